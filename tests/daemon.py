@@ -25,7 +25,7 @@ PATIENT = f"""
 from memoryd.cli.main import main
 from memoryd.service import roots
 from memoryd.service.handlers import base
-roots.BARRIER_S = base.FLUSH_WAIT_S = {PATIENCE_S}
+roots.BARRIER_S = roots.CHANGE_S = base.FLUSH_WAIT_S = {PATIENCE_S}
 main()
 """
 UNSETTLED = ("starting", "scanning")

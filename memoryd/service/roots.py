@@ -29,7 +29,7 @@ from memoryd.engine.interfaces import Change, Clock, Tell
 from memoryd.engine.job_runner import has_new_rules
 from memoryd.engine.jobs import WRITING_JOBS, runnable
 from memoryd.engine.worker import Pace, Worker
-from memoryd.errors import MemorydError, RootMissingError, ShuttingDownError, UnknownRootError
+from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger
 from memoryd.operations.memories import vector_maker
 from memoryd.search.embedding.embedder import Embedder
@@ -136,10 +136,12 @@ class Roots:
                 raise ShuttingDownError("the daemon is shutting down", hint="start it again with `memoryd run`")
             yield
 
-    def _await_change(self, most_s: float) -> None:
-        """Wait until a change of the set of roots is complete, at most `most_s` seconds."""
-        if self._changing.acquire(timeout=most_s):
+    def _await_change(self, most_s: float) -> bool:
+        """Wait until a change of the set of roots is complete, at most `most_s` seconds. False if it is not."""
+        complete = self._changing.acquire(timeout=most_s)
+        if complete:
             self._changing.release()
+        return complete
 
     def stop(self) -> bool:
         """Stop timetable and watcher, then all workers at once; return False if one had to be abandoned."""
@@ -249,8 +251,8 @@ class Roots:
 
     def named(self, name: str | None) -> list[Worker]:
         """Return one worker, or all of them for None; UnknownRootError lists the known names. Waits briefly for a
-        running change: a root that is being restarted is not gone."""
-        self._await_change(CHANGE_S)
+        running change: a root that is being restarted is not gone. Raises BusyError while it may be."""
+        complete = self._await_change(CHANGE_S)
         with self._lock:
             if name is None:
                 return list(self._workers.values())
@@ -259,7 +261,15 @@ class Roots:
             if name in self._broken:
                 raise self._broken[name].error()
             known = ", ".join([*self._workers, *self._broken]) or "none"
+        if not complete:
+            raise BusyError(f"root {name!r} may be restarting: a reload is running", hint="try again in a moment")
         raise UnknownRootError(f"there is no root {name!r}", hint=f"the roots are: {known}")
+
+    def successor(self, worker: Worker) -> Worker:
+        """Return the worker that a change of the roots started in place of this one, or this one if none was."""
+        self._await_change(CHANGE_S)
+        with self._lock:
+            return self._workers.get(worker.name, worker)
 
     def job_rows(self, worker: Worker) -> list[ScheduledJob]:
         """Return the schedule of one root with the last outcomes; without these if its worker has ended."""

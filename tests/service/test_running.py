@@ -15,8 +15,10 @@ import pytest
 
 from memoryd.cli import exits
 from memoryd.control.client import Client
-from memoryd.errors import BusyError, ConfigError, DeniedError, MemorydError, UsageError
+from memoryd.engine.interfaces import Clock
+from memoryd.errors import BusyError, ConfigError, DeniedError, MemorydError, UnknownRootError, UsageError
 from memoryd.log import MAX_LOG_BYTES
+from memoryd.service.roots import Roots
 from tests.crowd import by_threads
 from tests.daemon import Daemon, refused, until
 
@@ -112,6 +114,17 @@ def test_a_root_that_is_begun_anew_is_never_unknown(root: Path, tmp_path: Path) 
                 found = client.call("memory.list", {"root": told["root"]})["memories"]
                 assert [each["id"] for each in found] == [told["id"]]
         reloading.join()
+
+
+def test_a_root_is_not_called_unknown_while_a_reload_may_restart_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memoryd.service.roots.CHANGE_S", 0.0)
+    roots = Roots(str(tmp_path), Clock(), lambda: None)
+    with roots.changing(), pytest.raises(BusyError, match="a reload is running"):
+        roots.named("root")
+    with pytest.raises(UnknownRootError):
+        roots.named("root")
 
 
 def test_roots_that_are_added_at_once_are_all_there(root: Path, tmp_path: Path) -> None:

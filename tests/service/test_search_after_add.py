@@ -14,13 +14,14 @@ from typing import Any, cast
 import pytest
 from msgspec import to_builtins
 
-from memoryd.control.methods.memories import AddRequest
+from memoryd.control.methods.memories import AddRequest, ListRequest
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncRequest
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.tree import Tree
 from memoryd.engine import indexer
+from memoryd.engine import memories as engine_memories
 from memoryd.engine.inbox import Pace
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import OPERATIONS, Job
@@ -29,14 +30,21 @@ from memoryd.engine.worker import Worker
 from memoryd.errors import AlreadyRunningError, BusyError
 from memoryd.operations.offline import dedupe_path
 from memoryd.operations.root_check import RootCheck
+from memoryd.service.daemon import Daemon
 from memoryd.service.handlers import base
-from memoryd.service.roots import Roots
+from memoryd.service.handlers.base import Handlers
+from memoryd.service.handlers.memories import MemoryHandlers
+from memoryd.service.roots import STOP_S, Roots
 from memoryd.service.watching.watcher import READ_EVENTS
 from memoryd.store import Store
+from tests.daemon import until
 from tests.engine.numbers import Numbers
 from tests.engine.silent import SILENT, worker_of
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
+from tests.service.test_search_models import configured
+
+HANDLERS = Handlers(cast("Daemon", SimpleNamespace(roots=None)))
 
 
 def a_worker(*flushes: Future[dict[str, Any]], waited: list[float] | None = None) -> Worker:
@@ -46,27 +54,75 @@ def a_worker(*flushes: Future[dict[str, Any]], waited: list[float] | None = None
     inbox = SimpleNamespace(await_closed=waits.append)
     return cast(
         "Worker",
-        SimpleNamespace(flush=lambda vectors: [*flushes], inbox=inbox, deliver_events=lambda: waits.append(0.0)),
+        SimpleNamespace(
+            flush=lambda vectors: [*flushes], inbox=inbox, deliver_events=lambda: waits.append(0.0), ends=False
+        ),
     )
 
 
 def test_many_busy_roots_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "FLUSH_WAIT_S", 0.2)
     began = time.monotonic()
-    assert len(base.flush_all([a_worker(Future()) for _ in range(200)])) == 200
+    assert len(HANDLERS.flush_all([a_worker(Future()) for _ in range(200)])) == 200
     assert 0.15 < time.monotonic() - began < 20, "one after the other they would take 40 s"
 
 
 def test_nothing_is_waited_for_where_nothing_was_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = a_worker()
     monkeypatch.setattr(base, "wait", None)  # a call would fail
-    assert base.flush_all([idle]) == [idle]
+    assert HANDLERS.flush_all([idle]) == [idle]
+
+
+def test_a_memory_is_listed_though_a_reload_ends_the_worker_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PAUSE_S", "MAX_PAUSE_S", "BATCH_S"):
+        monkeypatch.setattr(engine_memories, name, 1e6)  # only a question or the end makes it known
+    roots = Roots(str(tmp_path / "state"), Clock(), lambda: None)  # not started: an event would make it known as well
+    try:
+        config = configured(tmp_path, "off")
+        roots.apply(config, Pace(), ["memories"], ())
+        [worker] = roots.all()
+        job = Job("memory.add", AddRequest(memory={"type": "learning", "content": "Stored before a reload."}))
+        told = to_builtins(worker.submit(job).result())
+
+        asked = threading.Event()
+        successor, end = roots.successor, worker.root.end
+
+        def wait_for_successor(ended: Worker) -> Worker:
+            asked.set()
+            return successor(ended)
+
+        def end_late() -> None:
+            asked.wait(STOP_S)
+            end()
+
+        def reload() -> None:
+            with roots.changing():
+                roots.apply(config, Pace(), ["memories"], ())
+
+        reloading = threading.Thread(target=reload)
+
+        def refused(*, vectors: bool) -> list[Future[Result]]:
+            reloading.start()
+            until(lambda: worker.ends, "the worker takes no more work")
+            return Worker.flush(worker, vectors=vectors)
+
+        monkeypatch.setattr(roots, "successor", wait_for_successor)
+        monkeypatch.setattr(worker.root, "end", end_late)
+        monkeypatch.setattr(worker, "flush", refused)
+        daemon = cast("Daemon", SimpleNamespace(roots=roots, clock=Clock()))
+        page = MemoryHandlers(daemon).page(ListRequest())
+        reloading.join()
+        assert told["id"] in [memory.id for memory in page.memories]
+    finally:
+        roots.stop()
 
 
 def test_closed_files_of_many_roots_are_not_waited_for_longer_than_those_of_one() -> None:
     for many in (1, 200):
         waited: list[float] = []
-        base.flush_all([a_worker(waited=waited) for _ in range(many)])
+        HANDLERS.flush_all([a_worker(waited=waited) for _ in range(many)])
         assert sum(waited) == pytest.approx(base.CLOSED_WAIT_S)
         assert waited.index(0.0) == 0, "events come first, and once for all roots"
         assert waited.count(0.0) == 1

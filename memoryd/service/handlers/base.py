@@ -26,6 +26,20 @@ class Handlers:
         self._daemon = daemon
         self._roots = daemon.roots
 
+    def flush_all(self, workers: list[Worker], *, vectors: bool = False) -> list[Worker]:
+        """Let workers index the memories they have just stored, and return the workers. Waits at most `FLUSH_WAIT_S`
+        seconds for all of them together, and `CLOSED_WAIT_S` for files that other programs have just closed: a program
+        that looks for what it has just written would compete with the worker that reads it, and not find it. `vectors`:
+        they are read as well. A worker that a reload ended meanwhile is replaced by its successor."""
+        for worker in workers[:1]:
+            worker.deliver_events()
+        for worker in workers:
+            worker.inbox.await_closed(CLOSED_WAIT_S / len(workers))
+        flushes = [future for worker in workers for future in worker.flush(vectors=vectors)]
+        if flushes:
+            wait(flushes, FLUSH_WAIT_S)
+        return [self._roots.successor(worker) if worker.ends else worker for worker in workers]
+
     def owner(self, job: str, identity: str, workers: list[Worker]) -> Worker:
         """Return the one root that has the memory: live, or archived if it is to be restored."""
         candidates: list[tuple[Worker, str, bool]] = []
@@ -50,21 +64,6 @@ class Handlers:
             hints = (whole_file_hint(worker.store, identity) for worker in workers)
             error.hint = next(filter(None, hints), error.hint)
         return error
-
-
-def flush_all(workers: list[Worker], *, vectors: bool = False) -> list[Worker]:
-    """Let workers index the memories they have just stored, and return the workers. Waits at most `FLUSH_WAIT_S`
-    seconds for all of them together, and `CLOSED_WAIT_S` for files that other programs have just closed: a program that
-    looks for what it has just written would compete with the worker that reads it, and not find it. `vectors`: they are
-    read as well."""
-    for worker in workers[:1]:
-        worker.deliver_events()
-    for worker in workers:
-        worker.inbox.await_closed(CLOSED_WAIT_S / len(workers))
-    flushes = [future for worker in workers for future in worker.flush(vectors=vectors)]
-    if flushes:
-        wait(flushes, FLUSH_WAIT_S)
-    return workers
 
 
 def ambiguous(identity: str, matches: list[tuple[str, str]]) -> ConflictError:

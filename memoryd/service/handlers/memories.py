@@ -32,7 +32,7 @@ from memoryd.search.periods import parse_bound
 from memoryd.search.rerank import Reranker
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather, run_in_thread
-from memoryd.service.handlers.base import Handlers, Table, ambiguous, flush_all
+from memoryd.service.handlers.base import Handlers, Table, ambiguous
 
 ALWAYS_FITS = 80_000  # bytes of a memory that fits into one reply even if every character is escaped
 
@@ -127,9 +127,9 @@ class MemoryHandlers(Handlers):
         """Flush and return the workers of the requested roots, each once."""
         vectors = isinstance(request, SearchRequest) and (request.mode != "text" or request.query is None)
         if request.root is not None or request.roots is None:
-            return flush_all(self._roots.named(request.root), vectors=vectors)
+            return self.flush_all(self._roots.named(request.root), vectors=vectors)
         named = dict.fromkeys(request.roots)
-        return flush_all([worker for name in named for worker in self._roots.named(name)], vectors=vectors)
+        return self.flush_all([worker for name in named for worker in self._roots.named(name)], vectors=vectors)
 
     def _filters(self, request: SearchRequest | ListRequest) -> Filters:
         return Filters(
@@ -142,7 +142,7 @@ class MemoryHandlers(Handlers):
 
     def get(self, request: GetRequest) -> Answer:
         """Read one memory. If it is not found while changes are pending, read again once they are indexed."""
-        workers = flush_all(self._roots.named(request.root))
+        workers = self.flush_all(self._roots.named(request.root))
         try:
             return self._get(request, workers)
         except NotFoundError:
@@ -210,7 +210,7 @@ class MemoryHandlers(Handlers):
 
         def handle(request: UpdateRequest | MemoryRequest) -> Answer:
             workers = self._roots.named(request.root)
-            worker = workers[0] if len(workers) == 1 else self.owner(job, request.id, flush_all(workers))
+            worker = workers[0] if len(workers) == 1 else self.owner(job, request.id, self.flush_all(workers))
             return worker.submit(Job(job, request))
 
         return handle

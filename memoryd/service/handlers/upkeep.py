@@ -52,7 +52,7 @@ from memoryd.engine.worker import Worker
 from memoryd.errors import ConflictError, NotFoundError, UsageError
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather, of_type
-from memoryd.service.handlers.base import Handlers, Table, flush_all
+from memoryd.service.handlers.base import Handlers, Table
 from memoryd.service.report import job_row
 from memoryd.service.roots import Broken
 
@@ -145,7 +145,7 @@ class UpkeepHandlers(Handlers):
         workers = self._roots.named(request.root)
         if not request.ids or len(workers) == 1:
             return gather(self._submit("archive", request, request.root), merge_changes)
-        flush_all(workers)
+        workers = self.flush_all(workers)
         ids: dict[Worker, list[str]] = {}
         for identity in request.ids:
             ids.setdefault(self.owner("archive", identity, workers), []).append(identity)
