@@ -32,6 +32,7 @@ from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
 from memoryd.store import Store
 from memoryd.store.index_state import IndexState
+from memoryd.store.store import MAX_INDEX_BYTES
 from memoryd.store.undo_content import load_undo_content, save_undo_content
 
 QUIET_S = 2.0
@@ -93,7 +94,7 @@ def update_index(
     if result is None:
         previous = {path: _content(store, path) for path in fingerprints}
         unread = [path for path, found in fingerprints.items() if found is not None and previous[path] is None]
-        store.root_findings[UNREAD_INDEX_TOPIC] = tuple(_too_large(store, unread, fingerprints))
+        store.root_findings[UNREAD_INDEX_TOPIC] = tuple(_too_large(unread, fingerprints))
         if unread:
             state.dirty = True
             return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
@@ -270,19 +271,17 @@ def _in_parts(store: Store, catalogue: IndexReader, rows: Iterable[T]) -> Iterat
 
 def _content(store: Store, path: str) -> bytes | None:
     try:
-        return store.tree.read(path)[0]
+        return store.index_content(path)
     except (FileNotFoundError, ChangingError, TooLargeError):
         return None
 
 
-def _too_large(
-    store: Store, unread: Iterable[str], fingerprints: Mapping[str, Fingerprint | None]
-) -> Iterator[Finding]:
+def _too_large(unread: Iterable[str], fingerprints: Mapping[str, Fingerprint | None]) -> Iterator[Finding]:
     """Yield a finding for each unread index file that is too large; any other is being replaced and soon read."""
     for path in unread:
         found = fingerprints[path]
-        if found is not None and found.size > store.max_bytes:
-            why = f"{path} has {found.size} bytes, and more than {store.max_bytes // MB} MB are not read"
+        if found is not None and found.size > MAX_INDEX_BYTES:
+            why = f"{path} has {found.size} bytes, and more than {MAX_INDEX_BYTES // MB} MB are not read"
             yield Finding("too-large", path, f"{why}; no index file is written until it is moved away")
 
 
@@ -416,7 +415,7 @@ def _actions(store: Store, entry: JournalEntry) -> Iterator[Action]:
         if store.tree.stat(step.path) is None:
             yield Action(Kind.CREATE, step.path, why, data=before)
             continue
-        content = store.tree.read(step.path)[0]
+        content = store.index_content(step.path)
         yield Action(Kind.REWRITE, step.path, why, edits=(Edit(Span(0, len(content)), before),), base=sha256(content))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.spans import Edit, Span, sha256
+from memoryd.disk.syscalls import TooLargeError
 from memoryd.layouts.protocol import LoadedFile, Migration
 from memoryd.log import get_logger
 from memoryd.store import Store
@@ -38,7 +39,7 @@ def recover_and_migrate(store: Store, now: float) -> bool:
 def migrate(store: Store, now: float) -> list[str]:
     """Carry out the migrations from the version on disk upwards. Returns a sentence for each."""
     layout = store.known_layout
-    version = _version(store)
+    version = _version(store) if layout.index.migrations else None
     messages: list[str] = []
     for migration in layout.index.migrations:
         if version is None or migration.old != version:
@@ -62,8 +63,8 @@ def migrate(store: Store, now: float) -> list[str]:
 def _version(store: Store) -> str | None:
     for path in store.known_layout.index.paths:
         try:
-            return store.known_layout.index.version(store.tree.read(path)[0])
-        except FileNotFoundError:
+            return store.known_layout.index.version(store.index_content(path))
+        except (FileNotFoundError, TooLargeError):
             continue
     return None
 

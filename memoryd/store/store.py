@@ -33,7 +33,7 @@ from memoryd.disk.locks.hold import DirectoryLock, HeldLock
 from memoryd.disk.processes import network_file_system
 from memoryd.disk.snapshots import UnsavedVersions, Vault
 from memoryd.disk.spare_file import SpareFile
-from memoryd.disk.syscalls import NO_READABLE_FILE
+from memoryd.disk.syscalls import MB, NO_READABLE_FILE
 from memoryd.disk.tree import PathState, Scan, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError
 from memoryd.index.sqlite import open_index
@@ -52,6 +52,7 @@ log = get_logger(__name__)
 RECENT_CHANGES = "watched"  # journal key: recent changes, across a restart
 LATE_LOCK_WAIT_S = 0.2  # for the lock
 UNATTENDED_WAIT_S = 0.05
+MAX_INDEX_BYTES = 1024 * MB  # of an index file that is read: three million memories
 CONFIRMED = "confirmed_layout"  # journal key: the layout that the user has confirmed
 _NO_RULES = FileRules()
 
@@ -445,6 +446,11 @@ class Store(StoreLock):
         loaded = LoadedFile(data, parse, mtime)
         part = partial_parse(self.known_layout, self.catalogue, path, loaded, ids, now) if ids is not None else None
         return Source(loaded.with_document(part) if part is not None else loaded, fingerprint)
+
+    def index_content(self, path: str) -> bytes:
+        """Return the content of an index file, which has an entry for each memory and may be larger than their files.
+        Raises as `Tree.read` does."""
+        return self.tree.read(path, limit=MAX_INDEX_BYTES)[0]
 
     def content(self, path: str) -> bytes | None:
         """Return the content of a file; None if there is none."""

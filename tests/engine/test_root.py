@@ -401,10 +401,11 @@ def test_an_index_file_that_is_too_large_is_reported_until_it_is_moved_away(tmp_
     site.world.write(json_samples.name(1), json_samples.file(1))
     site.root.begin()
     large = site.world.path("_index.json")
-    os.truncate(large, 65 * MB)
+    os.truncate(large, 1025 * MB)
     site.root.sync(5.0, None)
     assert site.root.status.state == "degraded"
-    assert site.root.status.reasons[0].startswith(f"_index.json has {65 * MB} bytes, and more than 64 MB are not read;")
+    reason = f"_index.json has {1025 * MB} bytes, and more than 1024 MB are not read;"
+    assert site.root.status.reasons[0].startswith(reason)
     assert [(event["code"], event["path"]) for topic, event in site.told if topic == "finding"] == [
         ("too-large", "_index.json")
     ]
@@ -412,6 +413,25 @@ def test_an_index_file_that_is_too_large_is_reported_until_it_is_moved_away(tmp_
     site.root.sync(5.0, None)
     assert (site.root.status.state, site.root.status.reasons) == ("ok", ())
     assert json_samples.identity(1) in large.read_text()
+    site.root.end()
+
+
+@pytest.mark.parametrize(("kind", "index"), [("json-files", "_index.json"), ("jsonl-store", "index.json")])
+def test_an_index_file_may_be_larger_than_files_of_memories(tmp_path: Path, kind: str, index: str) -> None:
+    before = Site(tmp_path, kind=kind)
+    before.world.write(json_samples.name(1), json_samples.file(1))
+    before.root.begin()
+    before.root.end()
+    with open(before.world.path(index), "ab") as file:
+        file.write(b" " * 65 * MB)
+    site = Site(tmp_path, kind=kind)
+    site.root.begin()
+    assert (site.root.status.state, site.root.status.reasons) == ("ok", ())
+    job = Job("memory.add", AddRequest(memory={"type": "learning", "content": "One of very many."}))
+    result = site.root.run_job(job)
+    assert isinstance(result, AddResult)
+    site.root.sync(5.0, None)
+    assert result.id in before.world.path(index).read_text()
     site.root.end()
 
 

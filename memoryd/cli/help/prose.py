@@ -429,8 +429,8 @@ BOUNDS = (
     ),
     Entry(
         "Large files",
-        "Files above 64 MB (a user's document: 256 MB) are not read, and nothing is stored that would exceed "
-        "that. Parsing 64 MB takes 350 MB of memory.",
+        "Files above 64 MB (a user's document: 256 MB, an index file: 1 GB) are not read, and nothing is stored "
+        "that would exceed that. Parsing 64 MB takes 350 MB of memory.",
     ),
     Entry("Disks that report false syncs", "If a disk reports a write as synced that is not, nothing above can help."),
 )
