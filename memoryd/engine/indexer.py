@@ -39,6 +39,7 @@ FIRST = 64  # texts of a fast embedder before a root is ready
 LATER_S = 0.01  # until a fast embedder follows the search index
 FEW = 16  # texts of a fast embedder for which no answer waits: a fraction of the time that a search waits for them
 TURN_S = 0.25  # longest fill while a client may be waiting
+SYNC_S = 1.0  # longest fill of a sync, some ten thousand texts: the commands after it do not wait for more
 SLOW_BATCH = 16  # texts of a slow embedder in one batch
 LOOK_S = 0.02  # between two checks whether a batch is done, a small part of the time that a batch takes
 NICE = 10  # of the thread that makes a slow batch: a search and the agents of this machine go first
@@ -108,7 +109,8 @@ class VectorsDue(Enum):
     """When a fast embedder makes the vectors of memories that were just indexed."""
 
     AT_ONCE = "at once"  # most of a large new store later: it is served before all of it can be found by meaning
-    BEFORE_SEARCH = "before the next search"  # many at once; a few a moment later, or before a search that comes first
+    # As many as can be made in SYNC_S, at once; a few a moment later, or before a search that comes first.
+    BEFORE_SEARCH = "before the next search"
     AFTER_SEARCH = "after the next search"  # a moment later: the writer's next question is answered first
 
 
@@ -175,7 +177,7 @@ class Backfill:
     def _fill_or_defer(self, embedder: Embedder) -> None:
         missing = len(self._missing(embedder, FEW + 1))
         if missing > FEW:
-            self._fill(embedder, NEVER)
+            self._fill(embedder, self._clock.monotonic() + SYNC_S)
         elif missing:
             self.next_due, self.deferred = self._clock.monotonic() + LATER_S, True
         else:

@@ -27,6 +27,7 @@ from memoryd.engine.indexer import (
     MAX_PAUSE_S,
     NICE,
     SLOW_BATCH,
+    SYNC_S,
     Backfill,
     VectorsDue,
 )
@@ -178,6 +179,20 @@ def test_no_sync_waits_for_a_few_vectors(world: World) -> None:
     world.put(FEW + 1, "b")
     filling.notify(VectorsDue.BEFORE_SEARCH)
     assert (world.have(), filling.deferred) == (2 * FEW + 1, False)
+
+
+def test_a_sync_makes_no_command_wait_for_very_many_vectors(world: World) -> None:
+    def slowly(texts: Sequence[str]) -> None:
+        world.now += SYNC_S / AT_ONCE
+
+    filling = world.filling(Numbers(fast=True, before=slowly))
+    filling.run(world.now)
+    world.put(3 * AT_ONCE)
+    filling.notify(VectorsDue.BEFORE_SEARCH)
+    assert (world.have(), filling.deferred) == (AT_ONCE, False)
+    assert filling.next_due <= world.now
+    filling.run(world.now)
+    assert world.have() == 2 * AT_ONCE, "the rest follows in turns"
 
 
 def test_another_model_makes_all_anew(world: World) -> None:

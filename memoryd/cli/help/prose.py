@@ -400,7 +400,7 @@ DECISIONS = (
     Entry(
         "Built-in word vectors",
         "Word vectors made from MiniLM: 5 MB, nothing downloaded. The table covers English only; a question "
-        "without a known word is answered from the text alone. `memoryd sync` waits until new vectors are ready.",
+        "without a known word is answered from the text alone. `memoryd sync` waits for new vectors, up to a second.",
     ),
     Entry("No daemonising", "`memoryd run` stays in the foreground; service managers do the rest."),
 )
