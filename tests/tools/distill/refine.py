@@ -10,6 +10,7 @@ import numpy as np
 from memoryd.search.embedding.static import FIRST, OTHERS, rows_of, words
 from memoryd.search.semantic import LESS_COMMON
 from tests.tools.distill.examples import Block
+from tests.tools.distill.optimiser import Adam, by_row, distribution
 from tests.tools.distill.teacher import Array
 
 STEPS, BATCH, RATE = 1_000, 1_024, 0.0007  # the rate for rows of the usual length 1
@@ -64,27 +65,20 @@ def refined(table: Array, known: dict[str, int], blocks: Sequence[Block]) -> Arr
 
 
 def _fitted(table: Array, memories: Sums, questions: Sums, owners: Array) -> Array:
-    """Adam on the rows that a batch touches, with a falling rate; the mean of the rows on the last part of the way."""
+    """Return the mean of the rows on the last part of the way."""
     source = np.random.default_rng(0)
-    first, second, averaged = np.zeros_like(table), np.zeros_like(table), np.zeros_like(table)
-    common, losses, count = np.zeros(table.shape[1], "f4"), list[float](), 0
-    for step in range(1, STEPS + 1):
+    adam = Adam(table, RATE, STEPS, averaged_from=AVERAGED, every=10)
+    common, losses = np.zeros(table.shape[1], "f4"), list[float]()
+    for _ in range(STEPS):
         chosen = source.permutation(len(owners))[:BATCH]
         answers, asked = (
             each.of(chosen, (source.random(len(each.rows)) > DROPPED).astype("f4")) for each in (memories, questions)
         )
         loss, common, slopes = _slope(table, answers, asked, owners[chosen], common)
-        rate = RATE * min(1, step / 50) * (1 - 0.9 * step / STEPS)
-        for rows, slope in slopes:
-            first[rows] = 0.9 * first[rows] + 0.1 * slope
-            second[rows] = 0.98 * second[rows] + 0.02 * slope * slope
-            table[rows] -= rate * first[rows] / (np.sqrt(second[rows]) + 1e-7)
+        adam.step(slopes)
         losses.append(loss)
-        if step > STEPS * AVERAGED and step % 10 == 1:
-            count += 1
-            averaged += (table - averaged) / count
     print(f"refined: {np.mean(losses[:50]):.3f} to {np.mean(losses[-50:]):.3f}", flush=True)
-    return averaged
+    return adam.averaged
 
 
 def _slope(
@@ -103,7 +97,7 @@ def _slope(
     right = np.eye(len(owners), dtype="f4")
     others = (owners[:, None] == owners[None, :]) & (right == 0)
     likeness[others] = -9
-    by_question, by_answer = _distribution(likeness), _distribution(likeness.T)
+    by_question, by_answer = distribution(likeness, WARMTH), distribution(likeness.T, WARMTH)
     loss = float(-np.log(np.diag(by_question) + 1e-12).mean())
     off = ((by_question - right) + (by_answer - right).T) / (2 * WARMTH * len(owners))
     off[others] = 0
@@ -139,13 +133,4 @@ def _along(slope: Array, unit: Array) -> Array:
 
 def _by_row(texts: Sums, slope: Array) -> tuple[Array, Array]:
     """Return the rows of texts and the slope of each, from those of the texts."""
-    spread = np.repeat(slope, np.diff(texts.starts), axis=0) * texts.weights[:, None]
-    order = np.argsort(texts.rows, kind="stable")
-    rising = texts.rows[order]
-    starts = np.flatnonzero(np.r_[True, rising[1:] != rising[:-1]])
-    return rising[starts], np.add.reduceat(spread[order], starts, axis=0)
-
-
-def _distribution(likeness: Array) -> Array:
-    powers = np.exp((likeness - likeness.max(axis=1, keepdims=True)) / WARMTH)
-    return powers / powers.sum(axis=1, keepdims=True)
+    return by_row(texts.rows, np.repeat(slope, np.diff(texts.starts), axis=0) * texts.weights[:, None])

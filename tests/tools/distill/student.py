@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from memoryd.search.embedding.static import rows_of, words
+from tests.tools.distill.optimiser import Adam, by_row, distribution
 from tests.tools.distill.teacher import Array
 
 SMOOTH = 1e-3  # a of a / (a + p)
@@ -57,32 +58,23 @@ def fitted(table: Array, texts: Texts, teacher: Array) -> Array:
 
 
 def _fitted(table: Array, texts: Texts, teacher: Array, seed: int, dropped: float) -> Array:
-    """Adam on the rows that a batch touches, with a falling rate; the mean of the rows on the last part of the way."""
-    source = np.random.default_rng(seed)
-    first, second, averaged = np.zeros_like(table), np.zeros_like(table), np.zeros_like(table)
-    count = len(teacher)
-    last, step = EPOCHS * (count // BATCH), 0
+    """Return the mean of the rows on the last part of the way."""
+    source, count = np.random.default_rng(seed), len(teacher)
+    adam = Adam(table, RATE, EPOCHS * (count // BATCH), averaged_from=AVERAGED, every=20)
     for epoch in range(EPOCHS):
         order, losses = source.permutation(count), []
         for batch in range(count // BATCH):
             chosen = order[batch * BATCH : (batch + 1) * BATCH]
-            loss, rows, slope = _slope(table, texts, teacher[chosen], chosen, source, dropped)
-            step += 1
-            rate = RATE * min(1, step / 50) * (1 - 0.9 * step / last)
-            first[rows] = 0.9 * first[rows] + 0.1 * slope
-            second[rows] = 0.98 * second[rows] + 0.02 * slope * slope
-            table[rows] -= rate * first[rows] / (np.sqrt(second[rows]) + 1e-7)
-            beyond = step - int(last * AVERAGED)
-            if beyond > 0 and beyond % 20 == 1:
-                averaged += (table - averaged) / (beyond // 20 + 1)
+            loss, slopes = _slope(table, texts, teacher[chosen], chosen, source, dropped)
+            adam.step([slopes])
             losses.append(loss)
         print(f"epoch {epoch + 1} of {EPOCHS}: {np.mean(losses):.4f}", flush=True)
-    return averaged
+    return adam.averaged
 
 
 def _slope(
     table: Array, texts: Texts, teacher: Array, chosen: Array, source: np.random.Generator, dropped: float
-) -> tuple[float, Array, Array]:
+) -> tuple[float, tuple[Array, Array]]:
     """The cross entropy of one batch, the rows it touches, and how it changes with them."""
     rows = np.concatenate([texts.rows[texts.starts[n] : texts.starts[n + 1]] for n in chosen])
     lengths = texts.starts[chosen + 1] - texts.starts[chosen]
@@ -98,17 +90,13 @@ def _slope(
     slope = (off + off.T) @ made / len(chosen)
     slope = (slope - (slope * made).sum(axis=1, keepdims=True) * made) / lengths_of_sums
     spread = np.repeat(slope, lengths, axis=0) * kept[:, None]
-    order = np.argsort(rows, kind="stable")
-    rising = rows[order]
-    starts = np.flatnonzero(np.r_[True, rising[1:] != rising[:-1]])
-    return loss, rising[starts], np.add.reduceat(spread[order], starts, axis=0)
+    return loss, by_row(rows, spread)
 
 
 def _distribution(likeness: Array) -> Array:
     """How likely each text of a batch is taken for another, by their likeness; never for itself."""
     np.fill_diagonal(likeness, -1e9)
-    powers = np.exp((likeness - likeness.max(axis=1, keepdims=True)) / WARMTH)
-    return powers / powers.sum(axis=1, keepdims=True)
+    return distribution(likeness, WARMTH)
 
 
 def with_rare(table: Array, own: Array, counts: Array) -> Array:
