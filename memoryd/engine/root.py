@@ -130,11 +130,11 @@ class Root:
 
     def _merge_late(self, now: float) -> None:
         """Append to the live files what was written to replaced inodes."""
-        if not self.store.late_writes.waiting:
+        reported = self.store.root_findings.get(LATE_WRITES_TOPIC, ())
+        if not self.store.late_writes.waiting and not reported:  # a commit releases inodes, but keeps the findings
             self.deadlines.late = NEVER
         elif now >= self.deadlines.late:
             self.deadlines.late = now + LATE_S
-            reported = self.store.root_findings.get(LATE_WRITES_TOPIC, ())
             carried = self.store.merge_late_writes(self._clock.wall())
             if carried:
                 log.warning("late append carried over", root=self.store.name, bytes=carried)

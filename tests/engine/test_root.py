@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from memoryd.control.methods.memories import AddRequest, AddResult
+from memoryd.control.methods.memories import AddRequest, AddResult, UpdateRequest
 from memoryd.core.defaults import Policy
 from memoryd.core.index import IndexUnavailable
 from memoryd.disk import syscalls
 from memoryd.disk.syscalls import MB
 from memoryd.engine import health as root_health
-from memoryd.engine.inbox import BLIND_SCAN_S, CALM_LOOK_S, LOOK_S, MIN_SCAN_S, NEVER
+from memoryd.engine.inbox import BLIND_SCAN_S, CALM_LOOK_S, LATE_S, LOOK_S, MIN_SCAN_S, NEVER
 from memoryd.engine.indexer import LATER_S, Indexer
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
@@ -25,9 +25,10 @@ from memoryd.errors import DiskError, PausedError, RootMissingError
 from memoryd.operations.index_files import IndexUpdate
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
+from memoryd.store.late_writes import MIN_AGE_S
 from tests.engine.numbers import Numbers
 from tests.layouts import json_samples
-from tests.layouts.samples import learning, lines
+from tests.layouts.samples import learning, lines, uuid
 from tests.layouts.test_markdown_topics import entry
 from tests.operations.world import LEARNINGS, World
 
@@ -272,6 +273,25 @@ def test_a_paused_root_does_nothing_and_goes_on_when_it_is_resumed(site: Site) -
     site.root.health.paused = False
     site.root.resume()
     assert (site.root.status.state, site.records()) == ("ok", 2)
+
+
+def test_a_late_writer_that_closed_its_file_is_told_of_no_longer(site: Site) -> None:
+    """Also where the next change released what it wrote to."""
+
+    def rewrite(importance: str) -> None:
+        changed = UpdateRequest(id=uuid(1), changes={"importance": importance})
+        site.root.run_job(Job("memory.update", changed))
+
+    with site.world.path(LEARNINGS).open("ab", buffering=0) as writer:
+        rewrite("medium")
+        writer.write(lines(learning(2)))
+        site.wait(MIN_AGE_S)  # the change is indexed
+        site.wait(MIN_AGE_S)
+        assert [each.partition(": ")[2][:16] for each in site.root.status.reasons] == ["a program still "]
+    rewrite("low")
+    assert site.world.store.late_writes.waiting == []
+    site.wait(LATE_S)
+    assert (site.root.status.state, site.root.status.reasons) == ("ok", ())
 
 
 def test_reindexing_forgets_nothing(site: Site) -> None:
