@@ -292,8 +292,11 @@ def _write_once(fd: int, data: bytes, path: str) -> None:
     if written != len(data):
         raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be appended", path)
     end = os.lseek(fd, 0, os.SEEK_CUR)  # the end of our own write, even if other programs append
+    ours = fingerprint_of(os.fstat(fd))
     syscalls.sync_file(fd)
     if pread_all(fd, end - written, written) != data:
+        if not ours.same_content(fingerprint_of(os.fstat(fd))):
+            raise StoreChangedError(path)  # not the disk: another program wrote in place
         raise OSError(errno.EIO, "read-back after append does not match", path)
 
 

@@ -715,6 +715,17 @@ class TestAppend:
         with pytest.raises(NotRegularError, match="another hard link"):
             atomic.append(tree, "f", LATE, expected=now)
 
+    @pytest.mark.parametrize("theirs", [b"", b"x" * 100])
+    def test_what_another_program_writes_over_ours_is_no_failure_of_the_disk(
+        self, root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, theirs: bytes
+    ) -> None:
+        expected = tree.stat("f")
+        assert expected is not None
+        monkeypatch.setattr(syscalls, "sync_file", lambda _: (root / "f").write_bytes(theirs))
+        with pytest.raises(StoreChangedError):
+            atomic.append(tree, "f", LATE, expected=expected)
+        assert_clean(root, theirs)
+
     def test_truncate_takes_an_append_back(self, root: Path, tree: Tree) -> None:
         before = tree.stat("f")
         assert before is not None
