@@ -597,6 +597,20 @@ class TestArchive:
         plan = archive_of({path_of(OLDEST): text(native)})
         assert created(plan) == [f"archive/{month}/{OLDEST}.json", f"archive/aggregate/{month}.json"]
 
+    @pytest.mark.parametrize("letter", ["x", "é", "\udcff"])
+    def test_a_name_that_the_date_makes_too_long_is_cut(self, letter: str) -> None:
+        """Else the system refuses the copy, and with it every archive of the root."""
+        bare = "2025-10-01-09-00-00-"
+        longest = bare + (letter * 241)[: 241 // len(os.fsencode(letter))]
+        files = {path_of(longest): text(session(memory(), name=bare + "long", last_updated=f"{bare[:10]}T00:00:00Z"))}
+        assert len(os.fsencode(path_of(longest).rpartition("/")[2])) in (254, 255)
+        copy, aggregate = created(archive_of(files))
+        assert aggregate == "archive/aggregate/2025-10.json"
+        assert copy.startswith(f"archive/2025-10/{bare}{letter}")
+        assert len(os.fsencode(copy.rpartition("/")[2])) <= 250
+        other = {**files, copy: b"another"}
+        assert len(os.fsencode(created(archive_of(other))[0].rpartition("/")[2])) <= 255
+
     def test_copies_then_the_aggregate_then_the_file_goes(self) -> None:
         plan = archive_of(TENDED)
         kinds = [(str(action.kind), action.path) for action in plan.actions]

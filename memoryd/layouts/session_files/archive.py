@@ -42,6 +42,7 @@ from memoryd.layouts.session_files.parser import split_session
 from memoryd.layouts.session_files.schema import confidence
 
 MAX_SESSIONS = 200
+_MAX_STEM_BYTES = 245  # of 255 bytes in a file name: `.json` and a number follow
 
 
 class DueSession(NamedTuple):
@@ -203,10 +204,14 @@ def _text_and_removal(session: DueSession) -> tuple[bytes, Action]:
 
 
 def _target(view: UpkeepView, session: DueSession, text: bytes, used: Collection[str]) -> str:
-    """Return `archive/2026-01/2026-01-30-14-30-00-name.json`; with `-1`, `-2` … where other content has the name."""
+    """Return `archive/2026-01/2026-01-30-14-30-00-name.json`; with `-1`, `-2` … where other content has the name. A
+    name that the date in front makes too long for a file is cut."""
     location = session_path(session.path)
     assert location is not None, "only session files are archived"
-    stem = f"archive/{session.month}/{location.date}-{location.time}-{location.name}"
+    name = f"{location.date}-{location.time}-{location.name}"
+    while len(name.encode("utf-8", "surrogateescape")) > _MAX_STEM_BYTES:
+        name = name[:-1]
+    stem = f"archive/{session.month}/{name}"
     number = 0
     while True:
         target = f"{stem}-{number}.json" if number else f"{stem}.json"
