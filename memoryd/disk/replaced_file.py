@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from memoryd.disk.syscalls import hash_start, is_proven_sole_opener, is_sole_opener, pread_all
-from memoryd.disk.temps import unlink_if
+from memoryd.disk.temps import SAME_START, unlink_if
 
 
 class ReplacedFile:
@@ -54,7 +54,7 @@ class ReplacedFile:
 
     def is_sole_opener(self) -> bool:
         """True if no other process has the inode open, so that no more bytes can arrive."""
-        return is_sole_opener(self._fd, os.path.basename(self.path))
+        return is_sole_opener(self._fd, os.path.basename(self.path)[:SAME_START])
 
     def is_proven_sole_opener(self) -> bool:
         """True if the kernel proves `is_sole_opener`: no waiting is needed then."""

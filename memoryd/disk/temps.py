@@ -1,7 +1,8 @@
 """memoryd's temporary files: their names, their creation, and how to recover those that a crash left.
 
 A temporary file is next to its target, as `<file name>.memoryd-<pid>-<n>.tmp`. The name is unique: two writers with the
-same name would rename each other's files.
+same name would rename each other's files. Of a name that leaves no room for that suffix, only the beginning and a hash
+stand before it.
 
 After a crash such a file is one of three: new content that was never visible, perhaps torn; an old inode that was
 replaced by an exchange and watched for late appends; a file that was being removed. Recovery need not know which: it
@@ -16,17 +17,20 @@ import errno
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from memoryd.core.spans import Content
+from memoryd.core.spans import Content, sha256
 from memoryd.disk.syscalls import UNSUPPORTED, start_writeback, sync_file
 
 _PATTERN = re.compile(r"(?P<target>.+)\.memoryd-[1-9][0-9]{0,9}-[0-9]{1,19}\.tmp", re.DOTALL)
 _ACL = "system.posix_acl_access"
 _numbers = itertools.count(1)
+_MAX_STEM = 212  # bytes before the longest suffix: a name has 255 at most
+_HASH = 16  # hexadecimal digits
+SAME_START = 48  # characters, of four bytes at most, that every temporary name has in common with its target
 PART = 256 * 1024  # bytes that are written at a time
 MOST_PIECES = 1000  # that are written at a time; Linux and macOS take 1024
 UNSYNCED = 32 * PART  # bytes that the last sync may have left: it cannot be interrupted
@@ -34,7 +38,17 @@ UNSYNCED = 32 * PART  # bytes that the last sync may have left: it cannot be int
 
 def temp_name(name: str) -> str:
     """Return a temporary name for a file name; a leftover of an earlier process with our PID may have the same."""
-    return f"{name}.memoryd-{os.getpid()}-{next(_numbers)}.tmp"
+    return f"{_stem(name)}.memoryd-{os.getpid()}-{next(_numbers)}.tmp"
+
+
+def _stem(name: str) -> str:
+    encoded = os.fsencode(name)
+    if len(encoded) <= _MAX_STEM:
+        return name
+    start = name
+    while len(os.fsencode(start)) > _MAX_STEM - _HASH - 1:
+        start = start[:-1]
+    return f"{start}~{sha256(encoded)[:_HASH]}"
 
 
 def is_our_temp(name: str) -> bool:
@@ -42,12 +56,19 @@ def is_our_temp(name: str) -> bool:
     return ".memoryd-" in name and _PATTERN.fullmatch(name) is not None
 
 
-def target_of(name: str) -> str:
-    """Return the file name (or path) that a temporary name was made for. Raises ValueError for any other name."""
+def target_of(name: str, candidates: Iterable[str] = ()) -> str:
+    """Return the file name (or path) that a temporary name was made for. One that was too long is found only among the
+    `candidates`. Raises ValueError for any other name."""
     found = _PATTERN.fullmatch(name)
     if found is None:
         raise ValueError(f"not a temporary name of memoryd: {name!r}")
-    return found["target"]
+    target = found["target"]
+    return next((each for each in candidates if _short_path(each) == target), target)
+
+
+def _short_path(path: str) -> str:
+    directory, slash, name = path.rpartition("/")
+    return f"{directory}{slash}{_stem(name)}"
 
 
 class Temp:

@@ -175,7 +175,8 @@ def _remove_temps(store: Store, now: float) -> list[str]:
     copied to the live file first, and while another program has it open it is watched again."""
     messages: list[str] = []
     for path in sorted(store.scan(only=temps.is_our_temp).files):
-        live = temps.target_of(path)
+        recent = (step.path for entry in store.journal.entries(RECENT_ENTRIES) for step in entry.steps)
+        live = temps.target_of(path, recent)
         content = store.tree.read(path)[0] if store.role(live) is Role.SOURCE else None  # others are derived from these
         rescued = _rescue_content(store, live, content, now) if content is not None else ""
         if content is not None and _watch_again(store, path, live, len(content), now):

@@ -790,6 +790,17 @@ class TestTemporaryNames:
     def test_every_name_we_make_leads_back_to_its_target(self, name: str) -> None:
         assert temps.target_of(temps.temp_name(name)) == name
 
+    @pytest.mark.parametrize("letter", ["x", "é", "東", "\udcff"])
+    def test_a_name_that_leaves_no_room_is_cut_and_found_among_others(self, root: Path, letter: str) -> None:
+        longest = (letter * 255)[: 255 // len(os.fsencode(letter))]
+        temp = temps.temp_name(longest)
+        (root / temp).touch()
+        assert temps.is_our_temp(temp)
+        assert temp.startswith(longest[: temps.SAME_START])
+        others = ["other", f"d/{longest[:-1]}", f"d/{longest}", f"e/{longest}"]
+        assert temps.target_of(f"d/{temp}", others) == f"d/{longest}"
+        assert temps.temp_name(longest[:-1]).partition(".memoryd-")[0] != temp.partition(".memoryd-")[0]
+
     def test_a_scan_finds_them_in_every_directory(self, root: Path, tree: Tree) -> None:
         tree.mkdir("d/e")
         for name in ("a.memoryd-12-3.tmp", "a.tmp", "e/b.memoryd-7-1.tmp"):

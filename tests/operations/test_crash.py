@@ -22,10 +22,11 @@ from memoryd.operations.locks import clear_lock
 from memoryd.operations.memories import Context
 from memoryd.operations.restore import restore
 from memoryd.operations.undo import undo
-from memoryd.operations.upkeep import archive
+from memoryd.operations.upkeep import archive, prune
 from memoryd.store import Store
 from memoryd.store.commit import Origin, change
 from tests.layouts.samples import learning, lines, memory, task, uuid
+from tests.layouts.test_markdown_topics import entry
 from tests.operations.death import dying
 from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World, same_meaning
 
@@ -383,6 +384,30 @@ def test_late_appends_are_merged_after_a_kill(world: World) -> None:
     assert uuid(500) in ids(world, LEARNINGS)
     assert any("late bytes" in each for each in messages)
     assert world.temps() == []
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_file_with_the_longest_name_is_rewritten_like_any_other(tmp_path: Path, killed: bool) -> None:
+    """Also for a writer that still has it open; its temporary name cannot contain the whole name."""
+    world = World(tmp_path, kind="markdown-topics")
+    path = f"topic/{'x' * 252}.md"
+    world.write(path, b"".join(entry(f"2025-01-{day:02}") for day in range(12, 0, -1)))
+    world.sync()
+    with world.path(path).open("ab", buffering=0) as agent:
+        assert prune(world.store, world.now, by="schedule").receipt is not None
+        if killed:
+            world.kill()
+        agent.write(entry("2025-01-20", "Late"))
+    if killed:
+        world.rise()
+    else:
+        for _ in range(2):  # the second one releases what the first one has merged
+            world.store.late_writes.merge(world.store.tree, world.now)
+    pruned = world.path(path).read_bytes()
+    assert pruned.count(b"## 2025-01-") == 11
+    assert pruned.endswith(entry("2025-01-20", "Late"))
+    assert world.temps() == []
+    world.store.close()
 
 
 @pytest.mark.parametrize("between", [0, 1])
