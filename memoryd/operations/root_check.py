@@ -102,6 +102,9 @@ def _identify(store: Store, now: float) -> RootCheck:
     known = store.journal.facts.get("identity")
     current = _identity(store)
     suspect = store.journal.facts.get("suspect")
+    if suspect is not None and known == current and not suspect.get("loss"):  # the directory itself is back
+        store.journal.facts.set("suspect", None)
+        suspect = None
     if known in (None, current) and suspect is None:
         if known is None:
             store.journal.facts.set("identity", current)

@@ -126,6 +126,15 @@ class TestReplaced:
         indexed_world.write(TASKS, lines(task(21, "in-progress")))
         assert state(indexed_world) == "ok"
 
+    def test_the_directory_itself_is_back_whatever_it_holds_by_then(self, indexed_world: World) -> None:
+        """Programs that work in it go on while another one has its path."""
+        self.replace(indexed_world)
+        assert state(indexed_world) == "suspect"
+        move_back(indexed_world)
+        for number, name in enumerate(LIVE):
+            indexed_world.write(name, lines(memory(60 + number)))
+        assert check_root(indexed_world.store, indexed_world.now) == OK
+
     def test_another_store_with_the_same_names_is_not_the_root(self, indexed_world: World) -> None:
         """Every store of a layout has the same few names: a link switched to another store is not the root."""
         self.replace(indexed_world)
