@@ -8,6 +8,7 @@ only be searched for in /proc, two seconds must have passed as well.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -89,9 +90,13 @@ class LateWrites:
         return tuple(each for each in found if each is not None)
 
     def close(self) -> None:
-        """Release inodes that no process can still write to; the recovery at the next start handles the rest."""
+        """Release inodes that no process can still write to; the recovery when the directory is opened again handles
+        the rest."""
         for each in self.waiting:
-            if not (each.replaced.unmodified() and each.replaced.close_if_unused(each.merged_size)):
+            released = False
+            with suppress(OSError):  # the disk is gone, perhaps with the directory: nothing more can be done here
+                released = each.replaced.unmodified() and each.replaced.close_if_unused(each.merged_size)
+            if not released:
                 each.replaced.detach()
         self.waiting.clear()
 

@@ -360,7 +360,8 @@ class Store(StoreLock):
         return self._tree
 
     def detach(self) -> None:
-        """Release the lock and close the directory."""
+        """Release the lock and close the directory, with all that is open in it."""
+        self.late_writes.close()
         self.forget_lock()
         self._ownership.close()
         if self._tree is not None:
@@ -369,7 +370,6 @@ class Store(StoreLock):
 
     def close(self) -> None:
         """Close everything; recent changes are saved for the next start."""
-        self.late_writes.close()
         for spare in self._spare_files.values():
             spare.discard()
         self._save_recent()

@@ -11,7 +11,9 @@ from memoryd.errors import RootMissingError
 from memoryd.operations.backup import create_backups
 from memoryd.operations.refresh import refresh
 from memoryd.operations.root_check import TRUST_S, RootCheck, accept, accept_all, check_root, mark_suspect
-from tests.layouts.samples import learning, lines, memory, task
+from memoryd.operations.upkeep import archive
+from memoryd.store.recovery import recover
+from tests.layouts.samples import learning, lines, memory, task, uuid
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, TASKS, World
 
@@ -58,6 +60,24 @@ class TestMissing:
         assert state(indexed_world) == "missing"
         move_back(indexed_world)
         assert check_root(indexed_world.store, indexed_world.now) == OK
+
+    def test_a_writer_of_a_replaced_file_is_watched_once_and_let_go(self, indexed_world: World) -> None:
+        """The recovery took memoryd's own descriptor for another program's, and the two waited for each other."""
+        world = indexed_world
+        with world.path(LEARNINGS).open("ab", buffering=0) as agent:
+            assert archive(world.store, world.now, ids=[uuid(11)], by="command").receipt is not None
+            for number in range(2):
+                move_away(world)
+                assert state(world) == "missing"
+                move_back(world)
+                assert state(world) == "ok"
+                recover(world.store, world.now)
+                agent.write(lines(learning(12 + number)))
+                world.store.merge_late_writes(world.now)
+        world.settle()
+        assert world.store.late_writes.waiting == []
+        assert world.temps() == []
+        assert world.path(LEARNINGS).read_bytes() == lines(learning(12), learning(13))
 
     def test_also_when_memoryd_was_restarted_meanwhile(self, indexed_world: World) -> None:
         move_away(indexed_world)
