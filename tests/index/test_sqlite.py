@@ -228,6 +228,17 @@ class TestFullText:
             assert reader.term_frequencies(asked[:2]) == [2, 1]
         assert len([query for query in queries if "MATCH" in query]) == 1
 
+    def test_a_word_of_all_memories_is_found_after_some_are_deleted(self, catalogue: SqliteIndex) -> None:
+        """The count of a common word stays cached while the index changes little."""
+        put_texts(catalogue, "a", *(["zebra"] * 1_000))  # the least count that stays cached
+        put_texts(catalogue, "b", "zebra", "zebra")
+        query = TextQuery((Term("zebra"),), "any")
+        with catalogue.reader() as reader:
+            assert len(found(reader, query, limit=9)) == 9
+        catalogue.forget("b")
+        with catalogue.reader() as reader:
+            assert len(found(reader, query, limit=9)) == 9
+
     def test_a_large_index_answers_like_a_small_one(
         self, catalogue: SqliteIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:

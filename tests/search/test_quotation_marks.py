@@ -56,6 +56,13 @@ def test_a_root_without_the_phrase_shows_nothing_else(stored: Stored, tmp_path: 
         assert [hit["id"] for hit in search_all(roots, '"red panda"')["hits"]] == ["m0"]
 
 
+def test_a_root_without_memories_is_no_obstacle(stored: Stored, tmp_path: Path) -> None:
+    empty = Stored(tmp_path / "empty.sqlite", name="empty")
+    assert search_all([empty], '"red panda"')["hits"] == []
+    stored.texts("the red panda sleeps")
+    assert [hit["id"] for hit in search_all([empty, stored], '"red panda"')["hits"]] == ["m0"]
+
+
 def test_the_phrase_is_looked_for_among_the_memories_that_pass_the_filters(stored: Stored) -> None:
     stored.put(memory("task", "red panda", type="task"), memory("note", "panda, red"))
     assert stored.ids('"red panda"', type="note") == ["note"]

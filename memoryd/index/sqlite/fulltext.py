@@ -482,8 +482,11 @@ def _fields(memory: Memory) -> tuple[str, str, str]:
 
 
 def _idf(frequency: int, size: int) -> float:
-    """Return the inverse document frequency as FTS5 computes it: nearly 0 for a word in half of all memories."""
-    return max(log((size - frequency + 0.5) / (frequency + 0.5)), 1e-6)
+    """Return the inverse document frequency as FTS5 computes it: nearly 0 for a word in half of all memories.
+
+    A frequency may exceed the size: memories have been deleted since it was counted, or a phrase is taken to be in one
+    memory of an empty index."""
+    return max(log((max(size - frequency, 0) + 0.5) / (frequency + 0.5)), 1e-6)
 
 
 def _numbers(row: Row | None) -> list[int]:
