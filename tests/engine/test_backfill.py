@@ -32,8 +32,8 @@ from memoryd.engine.indexer import (
     VectorsDue,
 )
 from memoryd.engine.interfaces import Clock
+from memoryd.errors import EmbedderError
 from memoryd.index.sqlite import SqliteIndex
-from memoryd.search.embedding.embedder import EmbedderError
 from tests.engine.numbers import Numbers
 
 

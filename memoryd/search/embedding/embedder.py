@@ -7,15 +7,7 @@ from math import isfinite, sqrt
 from operator import mul
 from typing import Protocol
 
-from memoryd.errors import MemorydError
-
-
-class EmbedderError(MemorydError):
-    """The embedder cannot make vectors now: a package is missing, or a server does not answer as expected."""
-
-    name = "embedder"
-    rpc_code = -32603
-    exit_code = 69
+from memoryd.errors import EmbedderError
 
 
 class Embedder(Protocol):

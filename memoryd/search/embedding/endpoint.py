@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from memoryd.core.vectors import pack_floats
-from memoryd.search.embedding.embedder import EmbedderError, unit
+from memoryd.errors import EmbedderError
+from memoryd.search.embedding.embedder import unit
 
 BATCH = 32  # texts in one request
 TIMEOUT_S = 20.0

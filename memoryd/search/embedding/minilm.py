@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from memoryd.core.spans import sha256
-from memoryd.search.embedding.embedder import EmbedderError
+from memoryd.errors import EmbedderError
 from memoryd.search.embedding.static import pieces, words
 from memoryd.search.embedding.vocabulary import read_pieces
 

@@ -24,7 +24,7 @@ from operator import mul
 from pathlib import Path
 
 from memoryd.core.vectors import Lanes
-from memoryd.search.embedding.embedder import EmbedderError
+from memoryd.errors import EmbedderError
 from memoryd.search.embedding.vocabulary import DIRECTORY, Numbers, known_words, related_words
 
 NAME = "static-128-3"
