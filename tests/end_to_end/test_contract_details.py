@@ -101,6 +101,22 @@ def test_force_removes_a_lock_that_nobody_can_prove_dead(daemon: Daemon, tmp_pat
     assert not lock.exists()
 
 
+def test_force_removes_the_lock_of_one_root_only(tmp_path: Path) -> None:
+    """Every root may have a lock of this name."""
+    locks = []
+    for name in ("a", "b"):
+        _store(tmp_path / name)
+        locks.append(_leave_lock(tmp_path / name, 40, None))
+    with Daemon(tmp_path / "d", config=QUIET + _root(tmp_path / "a") + _root(tmp_path / "b")) as daemon:
+        daemon.start()
+        for path in (".lock", str(tmp_path / "c" / ".lock")):
+            with pytest.raises(UsageError, match="specify the root"):
+                daemon.rpc("lock.clear", path=path, force=True)
+        assert all(lock.exists() for lock in locks)
+        assert daemon.rpc("lock.clear", root="b", path=".lock", force=True)["cleared"] == [".lock"]
+        assert [lock.exists() for lock in locks] == [True, False]
+
+
 def test_a_lock_of_the_first_process_is_held(daemon: Daemon, tmp_path: Path) -> None:
     """In a container the agent may be process 1; asked by another user it answers with EPERM: alive."""
     lock = _leave_lock(tmp_path / "a", 400, {"pid": 1})

@@ -198,6 +198,8 @@ class UpkeepHandlers(Handlers):
         if path is not None and root is None:
             owners = [w.name for w in self._roots.all() if os.path.abspath(path).startswith(f"{w.status.path}/")]
             root = owners[0] if owners else None
+            if root is None and request.force and len(self._roots.all()) > 1:
+                raise UsageError(f"specify the root of {path}", hint="`memoryd lock list` shows the locks of each root")
         return gather(self._submit("lock.clear", request, root), merge)
 
     def run_job(self, request: JobsRunRequest) -> FutureResult:
