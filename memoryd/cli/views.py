@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from memoryd.cli.screen import Screen, format_duration, format_size, format_time, make_screen, printable, yes_no
@@ -62,8 +62,9 @@ def _next_runs(screen: Screen, due: object, waits: object) -> list[str]:
     return [*times[:-1], times[-1].rstrip(",")] if times else ["-"]
 
 
-def _actions(screen: Screen, actions: Iterable[Result]) -> None:
-    rows = [(*name_action(a), _ids(a.get("ids", [])), a.get("why")) for a in actions]
+def _actions(screen: Screen, actions: Sequence[Result]) -> None:
+    several = len({a.get("root") for a in actions}) > 1
+    rows = [(*name_action(a, with_root=several), _ids(a.get("ids", [])), a.get("why")) for a in actions]
     screen.table(("action", "file", "memories", "why"), rows, empty="nothing to do", wrapped=("memories", "why"))
 
 
@@ -89,8 +90,9 @@ def show_change(screen: Screen, result: Result) -> None:
 def show_reindex(screen: Screen, result: Result) -> None:
     """Show how many memories were read, and which index files changed."""
     if "memories" in result:
+        read = result["memories"]
         changed = f"wrote {', '.join(result['written'])}" if result.get("written") else "no index file changed"
-        screen.line(f"read {result['memories']} memories; {changed}")
+        screen.line(f"read {read} {'memory' if read == 1 else 'memories'}; {changed}")
     else:
         show_change(screen, result)
 
@@ -115,10 +117,17 @@ def show_backups(screen: Screen, result: Result) -> None:
 def show_locks(screen: Screen, result: Result) -> None:
     """Show locks with their holders and the evidence."""
     rows = [
-        (k.get("path"), k.get("state"), k.get("pid") or "-", format_duration(k.get("age_s")), k.get("evidence"))
+        (
+            k.get("root"),
+            k.get("path"),
+            k.get("state"),
+            k.get("pid") or "-",
+            format_duration(k.get("age_s")),
+            k.get("evidence"),
+        )
         for k in result.get("locks", [])
     ]
-    screen.table(("lock", "state", "pid", "age", "evidence"), rows, empty="no locks", wrapped=("evidence",))
+    screen.table(("root", "lock", "state", "pid", "age", "evidence"), rows, empty="no locks", wrapped=("evidence",))
 
 
 def show_cleared_locks(screen: Screen, result: Result) -> None:

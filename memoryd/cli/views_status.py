@@ -141,10 +141,17 @@ def format_counts(summary: Result) -> str:
     return ", ".join(counts) or "none"
 
 
-def name_action(action: Result) -> tuple[object, object]:
-    """Return what an action of a plan does, and to which file, in words for people."""
-    kind, path = action.get("kind"), action.get("path") or "."
-    return ("back up" if kind == "copy" else kind), ("all files" if kind == "copy" and path == "." else path)
+def name_action(action: Result, *, with_root: bool = False) -> tuple[object, object]:
+    """Return what an action of a plan does, and to which file, in words for people. An action on the directory itself
+    has the name of its root."""
+    kind, path, root = action.get("kind"), action.get("path"), action.get("root")
+    if path in (None, "", "."):
+        location = root or "."
+        if kind == "copy":
+            location = f"all files of {root}" if with_root else "all files"
+    else:
+        location = f"{root}/{path}" if with_root else path
+    return "back up" if kind == "copy" else kind, location
 
 
 def show_sync(screen: Screen, result: Result) -> None:

@@ -1097,12 +1097,27 @@ def test_a_reindex_tells_what_it_did(capsys: pytest.CaptureFixture[str]) -> None
     result: dict[str, Any] = {"plan": {"actions": []}, "memories": 5, "written": ["a/index.json"]}
     views.print_for_people("reindex", result)
     views.print_for_people("reindex", {**result, "written": []})
+    views.print_for_people("reindex", {**result, "memories": 1, "written": []})
     views.print_for_people("reindex", {"plan": {"actions": []}})
     assert capsys.readouterr().out.splitlines() == [
         "read 5 memories; wrote a/index.json",
         "read 5 memories; no index file changed",
+        "read 1 memory; no index file changed",
         "nothing to do",
     ]
+
+
+def test_a_table_names_the_root_where_a_file_alone_says_too_little(capsys: pytest.CaptureFixture[str]) -> None:
+    note = {"root": "a", "kind": "note", "path": "", "ids": [], "why": "off for this root"}
+    moved = {"root": "b", "kind": "rewrite", "path": "l.jsonl", "ids": [], "why": "old"}
+    saved = {"root": "b", "kind": "copy", "path": "", "ids": [], "why": "new"}
+    views.print_for_people("archive", {"plan": {"actions": [note]}})
+    views.print_for_people("archive", {"plan": {"actions": [moved]}})
+    views.print_for_people("archive", {"plan": {"actions": [note, moved, saved]}})
+    views.print_for_people("lock.list", {"locks": [LOCK]})
+    rows = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
+    assert [row[1] for row in rows[:-2]] == ["FILE", "a", "FILE", "l.jsonl", "FILE", "a", "b/l.jsonl", "all files of b"]
+    assert rows[-1][:2] == ["a", ".lock"]
 
 
 def test_settings_with_their_default_are_counted_and_shown_with_all(capsys: pytest.CaptureFixture[str]) -> None:
