@@ -66,8 +66,8 @@ def _root(root: RootConfig) -> dict[str, object]:
     del plain["schedule"], plain["limits"]
     shown: dict[str, object] = {
         "name": _entry(root.name, root.origins, "name"),
-        "path": {"value": root.path, "origin": root.origin},
-        "external": {"value": root.external, "origin": root.origin if root.external else DEFAULT},
+        "path": {"value": root.path, "origin": _origin_of_path(root)},
+        "external": {"value": root.external, "origin": _origin_of_path(root) if root.external else DEFAULT},
     }
     shown |= {name: _entry(value, root.origins, name) for name, value in plain.items()}
     shown["schedule"] = {
@@ -77,6 +77,12 @@ def _root(root: RootConfig) -> dict[str, object]:
         file: _entry(_limit(limit), root.origins, f"limits.{file}") for file, limit in root.policy.limits.items()
     }
     return shown
+
+
+def _origin_of_path(root: RootConfig) -> str:
+    """Return the origin of the key that names the directory."""
+    written = (root.origins.get(key) for key in ("external_path", "path", "memory_path", "project"))
+    return next(filter(None, written), root.origin)
 
 
 def _limit(limit: Limit | None) -> object:

@@ -48,7 +48,7 @@ limits = { 'a.jsonl' = 'off', 'b.jsonl' = { max_bytes = '1KB' } }
     assert root["backups"] == {"value": 2, "origin": "defaults:4"}
     assert root["mode"] == {"value": "observe", "origin": "root:9"}
     assert root["keep_importance"] == {"value": ["high"], "origin": "defaults:6"}
-    assert root["path"] == {"value": "/n/a", "origin": "root:7"}
+    assert root["path"] == {"value": "/n/a", "origin": "root:8"}
     assert root["name"] == {"value": "a", "origin": "default"}
     assert root["layout"] == {"value": "auto", "origin": "default"}
     assert root["schedule"]["locks"] == {"value": "off", "origin": "defaults:5"}
