@@ -61,7 +61,9 @@ def _missing(store: Store) -> RootCheck:
         return RootCheck(
             "missing", f"{store.path} does not exist; nothing was forgotten, memoryd resumes when it is back"
         )
-    can_create = store.layout is not None and os.path.isdir(os.path.dirname(store.path))
+    can_create = (
+        store.layout is not None and store.layout.writer is not None and os.path.isdir(os.path.dirname(store.path))
+    )
     instruction = "`memoryd add` creates it" if can_create else f"create it: `mkdir -p {shlex.quote(store.path)}`"
     return RootCheck("missing", f"{store.path} does not exist yet; {instruction}")
 

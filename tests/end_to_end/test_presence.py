@@ -364,6 +364,13 @@ def test_something_mounted_over_the_root(root: Path, daemon: MakeDaemon) -> None
     until(lambda: tending.root()["memories"] == 3 * (MANY + 1), "all are there")
 
 
+def test_a_directory_of_notes_is_created_by_its_owner(tmp_path: Path, daemon: MakeDaemon) -> None:
+    """No memory can be added to it."""
+    root = tmp_path / "notes"
+    row = daemon(root, config=OFF, layout="notes").start().root()
+    assert row["reasons"] == [f"{root} does not exist yet; create it: `mkdir -p {root}`"]
+
+
 def test_the_first_memory_makes_a_root_that_never_was(tmp_path: Path, daemon: MakeDaemon) -> None:
     tmp_path.chmod(0o755)
     root = tmp_path / "memory"
