@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from memoryd.control.client import Client
-from memoryd.errors import ConflictError, GuardError, MemorydError, UsageError
+from memoryd.errors import ConflictError, GuardError, MemorydError, UnknownRootError, UsageError
 from tests.daemon import Daemon, refused
 
 pytestmark = pytest.mark.slow
@@ -210,6 +210,14 @@ def test_status_says_what_could_go_also_after_a_restart(tmp_path: Path) -> None:
             assert "memoryd archive 0000000" in row["hint"]
             assert daemon.stop() == 0
         assert daemon.log.read_text().count("hard limit reached") == 1
+
+
+@pytest.mark.parametrize("method", ["root.list", "root.pause", "root.remove"])
+@pytest.mark.parametrize("key", ["name", "path"])
+def test_an_empty_name_is_no_directory(daemon: Daemon, method: str, key: str) -> None:
+    error = _error(daemon, method, **{key: ""})
+    assert isinstance(error, UnknownRootError)
+    assert (error.message, error.hint) == ("there is no root ''", "the roots are: a")
 
 
 def test_a_root_that_is_added_says_what_became_of_it(tmp_path: Path) -> None:

@@ -41,10 +41,10 @@ class RootHandlers(Handlers):
         return RootsResult(roots=[root_row(self._daemon, worker) for worker in workers])
 
     def _find_worker(self, request: RootRequest) -> Worker:
-        name = str(request.name or request.path)
-        if request.name and not name.startswith(("/", "~")):
-            return self._roots.named(name)[0]
-        path = os.path.realpath(os.path.expanduser(name))
+        written = request.name if request.name is not None else request.path or ""
+        if not written or (request.name and not written.startswith(("/", "~"))):
+            return self._roots.named(written)[0]
+        path = os.path.realpath(os.path.expanduser(written))
         for worker in self._roots.all():
             if os.path.realpath(worker.status.path) == path:
                 return worker
