@@ -201,11 +201,11 @@ class LockClearRequest(Request, kw_only=True):
     path: Annotated[
         Name | None,
         parameter(
-            "remove this one lock even if its holder cannot be proved dead",
+            "only this lock; by force even if its holder cannot be proved dead",
             Option("--force", "PATH", implies=("force",)),
         ),
     ] = None
-    force: Annotated[bool, parameter("with `path`: remove it without proof of death")] = False
+    force: Annotated[bool, parameter("with `path`: remove the lock without proof that its holder is dead")] = False
 
 
 class LocksResult(GatheredResult, kw_only=True):
