@@ -7,7 +7,9 @@ of questions that no memory answers are `weak`.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from memoryd.core.index import IndexReader
@@ -48,6 +50,7 @@ BY_RERANK = Limits(0.42, 0.6)
 # `CVE-2024-3094`, `parse_v7`, `a.b.c`.
 MAX_IDENTIFIER_CHARS = 100
 _IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[^\W\d])\S{4,}|\S*\w_\w\S*|\w+(?:[.:/\\]\w+){2,}\S*")
+_WORD = re.compile(r"\w+")
 _MEASURE = re.compile(r"\d+([.,]\d+)?(st|nd|rd|th|s|k|x|am|pm|h|min|ms|kg|g|km|cm|mm|m|l|kb|mb|gb|tb)", re.IGNORECASE)
 
 
@@ -80,15 +83,31 @@ def missing_words(reader: IndexReader, query: ParsedQuery) -> Missing:
 
 
 def without_secrets(words: Sequence[str], question: str) -> list[str]:
-    """Return the words of a question for an answer, with the mark of each secret in place of its words.
+    """Return the words of a question for an answer, as they are written there but for capitals, with the mark of each
+    secret in place of its words.
 
     The whole question is searched: a word alone may be half of a secret, or one only by the words around it.
     """
+    spellings = _spellings(question)
+    written = [spellings.get(word, word) for word in words]
     redacted = redact(question)
     if redacted == question:
-        return list(words)
-    shown = [word for word in words if word.lower() in redacted.lower()]
+        return written
+    rest = unicodedata.normalize("NFC", redacted.lower())
+    shown = [word for word in written if word.lower() in rest]
     return shown if len(shown) == len(words) else [*shown, *dict.fromkeys(REDACTED.findall(redacted))]
+
+
+def _spellings(question: str) -> dict[str, str]:
+    """Return the words of a question beyond ASCII, by the form in which the index has them: without accents and, of a
+    script without spaces, as pairs of characters."""
+    found: dict[str, str] = {}
+    for word in () if question.isascii() else _WORD.findall(unicodedata.normalize("NFC", question.lower())):
+        split = tokens(word)
+        found |= {f"{one} {other}": one + other for one, other in pairwise(split)}
+        if len(split) == 1:
+            found[split[0]] = word
+    return found
 
 
 def _names(pieces: Sequence[str]) -> list[str]:

@@ -171,3 +171,18 @@ def test_a_rerank_makes_no_hit_sure() -> None:
 )
 def test_secrets_are_not_among_the_words_that_no_memory_has(filled: Stored, question: str, expected: list[str]) -> None:
     assert search_all([filled], question)["missing_words"] == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "missing"),
+    [
+        ("Schlüssel Zeppelin", ["schlüssel", "zeppelin"]),
+        ("Schlu\u0308ssel", ["schlüssel"]),
+        ("Straße ﬁnal café-yak", ["straße", "ﬁnal", "café", "yak"]),
+        ("数据库", ["数据", "据库"]),
+        ("Schlüssel 数据 token=ghp_" + "a1B2c3D4" * 5, ["schlüssel", "数据", "[redacted:github-token]"]),
+    ],
+)
+def test_missing_words_are_shown_as_they_are_written(filled: Stored, question: str, missing: list[str]) -> None:
+    found = search_all([filled], question)["missing_words"]
+    assert [word for word in found if word != "token"] == missing
