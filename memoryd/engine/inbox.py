@@ -297,9 +297,10 @@ class Settler:
 
 class Inbox:
     """The pending work of one root. `due` returns when (monotonic) the worker has other work,
-    `last_change` when the root last changed; any thread may call both."""
+    `last_change` when the root last changed; any thread may call both. `decline` takes what comes after the end."""
 
     def __init__(self, pace: Pace, clock: Clock, due: Callable[[], float], last_change: Callable[[], float]) -> None:
+        self.decline: Callable[[Job], object] = refuse
         self._pace = pace
         self._clock = clock
         self._due = due
@@ -336,7 +337,7 @@ class Inbox:
         """Add a command."""
         with self._changed:
             if self._ends:
-                job.refuse(_shutting_down())
+                self.decline(job)
             else:
                 self._commands.append(job)
                 self._wake()
@@ -366,11 +367,11 @@ class Inbox:
             self._closed_done.set()
             self._changed.notify_all()
 
-    def refuse_all(self) -> None:
-        """Answer every waiting command with ShuttingDownError."""
+    def decline_all(self) -> None:
+        """Accept no more work and decline every waiting command."""
         self.end()
         for job in self.take(lambda _: True):
-            job.refuse(_shutting_down())
+            self.decline(job)
 
     @property
     def ends(self) -> bool:
@@ -493,5 +494,6 @@ class Inbox:
         return taken
 
 
-def _shutting_down() -> ShuttingDownError:
-    return ShuttingDownError("memoryd is shutting down", hint="try again after it has started")
+def refuse(job: Job) -> None:
+    """Answer a command with ShuttingDownError."""
+    job.refuse(ShuttingDownError("memoryd is shutting down", hint="try again after it has started"))

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
-from memoryd.engine.inbox import Batch, Inbox, Pace
+from memoryd.engine.inbox import Batch, Inbox, Pace, refuse
 from memoryd.engine.interfaces import Change, Clock, Hints, Tell
 from memoryd.engine.job_runner import JobRunner
 from memoryd.engine.jobs import OWN, WRITING_JOBS, Job, require_job, runnable
@@ -52,6 +52,11 @@ class Worker:
         self.root = Root(store, clock, hints, tell, embedder)
         self.runner = JobRunner(store, clock, hints, tell, self.root.trouble)
         self.inbox = Inbox(pace, clock, self.root.next_due, lambda: self.root.last_change)
+        self.inbox.decline = self._decline
+        self._handing_over = threading.Lock()
+        self._successor: Callable[[Job], object] | None = refuse  # takes what this worker does not begin
+        self._waiting: list[Job] = []  # for a successor
+        self._restarts = False
         self.ready = threading.Event()  # the first check is complete, whatever its result
         self.step = "starting"
         self._thread = threading.Thread(target=self._run, name=f"memoryd-{store.name}", daemon=True)
@@ -130,14 +135,33 @@ class Worker:
         """Confirm the recognised layout."""
         return self.submit(Job("confirm"))
 
-    def stop(self, timeout_s: float) -> bool:
-        """Refuse what waits and let running work finish. False if it did not finish in time."""
+    def stop(self, timeout_s: float, *, restarts: bool = False) -> bool:
+        """Refuse what waits and let running work finish. False if it did not finish in time. If the root `restarts`,
+        commands wait for `hand_over` instead."""
+        if restarts:
+            self._restarts, self._successor = True, None
         self.inbox.end()
         self.store.stopping.set()
         if self._thread.ident is None:
             return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
+
+    def hand_over(self, successor: Callable[[Job], object]) -> None:
+        """Give the commands that this worker did not begin to `successor`, and those that still come."""
+        with self._handing_over:
+            self._successor = successor
+            for job in self._waiting:
+                successor(job)
+            self._waiting.clear()
+
+    def _decline(self, job: Job) -> None:
+        with self._handing_over:
+            successor = self._successor
+            if successor is None:
+                self._waiting.append(job)
+        if successor is not None:
+            successor(job)
 
     @property
     def status(self) -> RootStatus:
@@ -188,7 +212,7 @@ class Worker:
                 self._guarded(self._turn)
         finally:
             self.ready.set()
-            self.inbox.refuse_all()
+            self.inbox.decline_all()
             self.root.end()
 
     def _guarded(self, work: Callable[[], object]) -> None:
@@ -279,6 +303,9 @@ class Worker:
                 result, error = perform(job, work)
             except (OSError, MemorydError) as refused:  # a journal error: reported to the caller, too
                 result, error = Result(), self.root.trouble(refused)
+            if self._restarts and isinstance(error, ShuttingDownError):  # nothing was done that cannot be repeated
+                self.inbox.put_back(jobs)
+                return
             for each in jobs:
                 each.answer(result, error)
 

@@ -27,7 +27,8 @@ from memoryd.disk.processes import resources
 from memoryd.engine.status import RootStatus
 from memoryd.engine.worker import Worker
 from memoryd.service.daemon import Daemon
-from memoryd.service.roots import Broken, ScheduledJob
+from memoryd.service.roots import Broken
+from memoryd.service.schedule import ScheduledJob
 
 # From best to worst; the state of the daemon is the worst state of any root.
 STATES = ("ok", "paused", "starting", "scanning", "degraded", "read_only", "suspect", "missing", "failed")

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -16,18 +15,16 @@ from memoryd.config.roots import too_wide, written_path
 from memoryd.config.settings import Config, RootConfig, SearchConfig
 from memoryd.core.findings import Finding
 from memoryd.core.index import IndexUnavailable
-from memoryd.core.schedule import Adaptive, Cron, Every, next_due, parse_schedule
+from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.disk_errors import refusal
-from memoryd.disk.journal import Journal
 from memoryd.disk.journal.database import JournalError
-from memoryd.disk.journal.jobs import JobTime
 from memoryd.disk.processes import trim_heap
 from memoryd.disk.tree import Tree
 from memoryd.engine.health import SEARCH_TOPIC
 from memoryd.engine.interfaces import Change, Clock, Tell
 from memoryd.engine.job_runner import has_new_rules
-from memoryd.engine.jobs import WRITING_JOBS, runnable
+from memoryd.engine.jobs import runnable
 from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger
@@ -38,6 +35,7 @@ from memoryd.search.embedding.static import Static
 from memoryd.search.modes import warm_up
 from memoryd.search.rerank import Reranker
 from memoryd.search.semantic import SemanticSearch
+from memoryd.service.schedule import ScheduledJob, first_armed, scheduled_job
 from memoryd.service.timetable import Timetable
 from memoryd.service.watching.watcher import Watcher
 from memoryd.store import Store
@@ -50,16 +48,6 @@ MISSED_GRACE_S = 60.0  # a run this late counts as missed; it is caught up once
 STOP_S = 4.0  # how long a worker may take to come to a safe end
 CHANGE_S = 2.0  # how long a question waits for a change of the roots
 BARRIER_S = 0.5  # how long a sync waits for the event that follows all others, before it scans instead
-
-
-def first_armed(journal: Journal, job: str, cron: Cron, now: float) -> float:
-    """Return when this cron line was first scheduled: a time that passed while the daemon was down is caught up."""
-    armed = journal.facts.get("armed", {})
-    line, at = armed.get(job, ("", now))
-    if line == cron.text and at <= now:
-        return float(at)
-    journal.facts.set("armed", {**armed, job: [cron.text, now]})
-    return now
 
 
 class Broken(Struct, frozen=True):
@@ -75,22 +63,6 @@ class Broken(Struct, frozen=True):
     def error(self) -> RootMissingError:
         """Return the error that answers every request for this root."""
         return RootMissingError(f"root {self.name}: {self.reason}", hint=self.hint)
-
-
-class ScheduledJob(NamedTuple):
-    """One job of a root on the timetable, and what happened last; times are seconds since the epoch."""
-
-    name: str
-    root: str
-    schedule: str
-    next_run: float | None
-    waits: str | None  # what forbids a job to write that is due as soon as that is over
-    last_run: float | None
-    last_result: str | None
-    last_error: str | None
-    runs: int
-    failures: int
-    missed: int
 
 
 class Roots:
@@ -158,10 +130,15 @@ class Roots:
         return not any(worker.alive for worker in workers)
 
     def apply(self, config: Config, pace: Pace, names: Iterable[str], removed: Iterable[str]) -> None:
-        """Stop the removed roots, then start (or restart) those of `names`."""
+        """Stop the removed roots, then start (or restart) those of `names`. A root that is restarted stays known
+        meanwhile, else a request that names no root would be carried out on the others."""
         wanted = list(names)
-        for name in (*removed, *wanted):
-            self._end(name)
+        for name in removed:
+            self._remove(name)
+        for name in wanted:
+            self.timetable.remove(name)
+            for worker in self._workers_named(name):
+                worker.stop(STOP_S, restarts=True)
         if config.search != self._search:
             self._search, self.meaning = config.search, build_semantic_search(config.search, os.environ)
             embedder = self.meaning.embedder
@@ -211,7 +188,10 @@ class Roots:
             store.embed = vector_maker(embedder)
         worker = Worker(store, pace, self._clock, self, self.tell, embedder)
         with self._lock:
-            self._workers[root.name] = worker
+            self._broken.pop(root.name, None)
+            before, self._workers[root.name] = self._workers.get(root.name), worker
+        if before is not None:
+            before.hand_over(worker.submit)
         worker.start()
 
     def _note_broken(self, root: RootConfig, path: str, place: str, error: JournalError | OSError) -> None:
@@ -228,14 +208,18 @@ class Roots:
         self.tell("health", {"root": root.name, "reason": reason})
         with self._lock:
             self._broken[root.name] = broken
+            before = self._workers.pop(root.name, None)
+        if before is not None:
+            before.hand_over(lambda job: job.refuse(broken.error()))
 
-    def _end(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         self.timetable.remove(name)
         with self._lock:
             self._broken.pop(name, None)
             worker = self._workers.pop(name, None)
         if worker is not None:
-            worker.stop(STOP_S)
+            worker.stop(STOP_S, restarts=True)
+            worker.hand_over(lambda job: job.refuse(_removed(name)))
 
     # --- reading
 
@@ -251,25 +235,41 @@ class Roots:
 
     def named(self, name: str | None) -> list[Worker]:
         """Return one worker, or all of them for None; UnknownRootError lists the known names. Waits briefly for a
-        running change: a root that is being restarted is not gone. Raises BusyError while it may be."""
+        running change: a root that is being added is not unknown. Raises BusyError while it may be. What is submitted
+        to a worker that a reload has ended waits for its successor."""
         complete = self._await_change(CHANGE_S)
         with self._lock:
-            if name is None:
-                return list(self._workers.values())
-            if name in self._workers:
-                return [self._workers[name]]
+            found = self._workers_named(name)
+            if found or name is None:
+                return found
             if name in self._broken:
                 raise self._broken[name].error()
             known = ", ".join([*self._workers, *self._broken]) or "none"
         if not complete:
-            raise BusyError(f"root {name!r} may be restarting: a reload is running", hint="try again in a moment")
+            raise BusyError(f"root {name!r} is not known yet: a reload is running", hint="try again in a moment")
         raise UnknownRootError(f"there is no root {name!r}", hint=f"the roots are: {known}")
 
-    def successor(self, worker: Worker) -> Worker:
-        """Return the worker that a change of the roots started in place of this one, or this one if none was."""
-        self._await_change(CHANGE_S)
+    def _workers_named(self, name: str | None) -> list[Worker]:
+        with self._lock:
+            return [worker for each, worker in self._workers.items() if name in (None, each)]
+
+    def readable(self, name: str | None) -> list[Worker]:
+        """Return workers as `named` does, whose stores can be read. Raises BusyError while a root restarts: an answer
+        without its memories would look complete."""
+        return [self.successor(worker) if worker.ends else worker for worker in self.named(name)]
+
+    def current(self, worker: Worker) -> Worker:
+        """Return the worker in whose place or as which this one serves its root, or this one if the root is gone."""
         with self._lock:
             return self._workers.get(worker.name, worker)
+
+    def successor(self, worker: Worker) -> Worker:
+        """Return the worker that a change of the roots started in place of this one, or this one if none follows.
+        Raises BusyError if that takes long."""
+        complete, found = self._await_change(CHANGE_S), self.current(worker)
+        if found.ends and not complete:
+            raise BusyError(f"root {found.name} is being restarted by a reload", hint="try again in a moment")
+        return found
 
     def job_rows(self, worker: Worker) -> list[ScheduledJob]:
         """Return the schedule of one root with the last outcomes; without these if its worker has ended."""
@@ -280,7 +280,7 @@ class Roots:
                 raise
             times = {}
         return [
-            _job_row(worker, job, times.get(job), self.timetable.next_run(worker.name, job), self._clock.wall())
+            scheduled_job(worker, job, times.get(job), self.timetable.next_run(worker.name, job), self._clock.wall())
             for job in runnable(worker.store)
         ]
 
@@ -337,10 +337,9 @@ class Roots:
 
     def scheduled(self, root: str) -> None:
         """Schedule the jobs of a root whose layout became known."""
-        with self._lock:
-            worker = self._workers.get(root)
-        if worker is not None:
-            self.schedule(worker)
+        for worker in self._workers_named(root):
+            if not worker.ends:
+                self.schedule(worker)
 
     # --- from the threads of watcher and timetable: only enqueue
 
@@ -350,7 +349,7 @@ class Roots:
 
     def _due(self, root: str, job: str) -> None:
         worker = self._workers.get(root)
-        if worker is not None:
+        if worker is not None and not worker.ends:
             worker.enqueue_scheduled(job)
 
     def _troubled(self, reason: str, root: str | None) -> None:
@@ -468,26 +467,8 @@ def _embedder(config: SearchConfig, env: Mapping[str, str]) -> Embedder | None:
     return made[config.embedder]() if config.embedder in made else None
 
 
-def _job_row(worker: Worker, job: str, time: JobTime | None, planned: float | None, now: float) -> ScheduledJob:
-    at, schedule = planned, worker.store.policy.schedule.get(job, "off")
-    interval = parse_schedule(schedule)
-    forbidden = worker.store.observe_reason if job in WRITING_JOBS else None
-    if forbidden and isinstance(interval, Every):  # the timetable passes over it, and starts anew when that is over
-        at = next_due(interval, time.last_success if time else None, now)
-        at = None if at is None or at <= now else at
-    return ScheduledJob(
-        name=job,
-        root=worker.name,
-        schedule=schedule,
-        next_run=at,
-        waits=forbidden if planned is not None and at is None else None,
-        last_run=time.last_end if time else None,
-        last_result=time.last_result if time else None,
-        last_error=time.last_error if time else None,
-        runs=time.runs if time else 0,
-        failures=time.failures if time else 0,
-        missed=time.missed if time else 0,
-    )
+def _removed(name: str) -> UnknownRootError:
+    return UnknownRootError(f"there is no root {name!r} any more: a reload removed it", hint="`memoryd root list`")
 
 
 def _no_subscribers(topic: str, event: dict[str, object]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memoryd.core.schedule import Cron, parse_schedule
 from memoryd.disk.journal import Journal
-from memoryd.service.roots import first_armed
+from memoryd.service.schedule import first_armed
 from memoryd.service.timetable import GRID_S, MAX_ADAPTIVE_S, NEVER, Timetable, next_cron
 
 YEAR = 365 * 86_400.0

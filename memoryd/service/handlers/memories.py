@@ -127,9 +127,9 @@ class MemoryHandlers(Handlers):
         """Flush and return the workers of the requested roots, each once."""
         vectors = isinstance(request, SearchRequest) and (request.mode != "text" or request.query is None)
         if request.root is not None or request.roots is None:
-            return self.flush_all(self._roots.named(request.root), vectors=vectors)
+            return self.flush_all(self._roots.readable(request.root), vectors=vectors)
         named = dict.fromkeys(request.roots)
-        return self.flush_all([worker for name in named for worker in self._roots.named(name)], vectors=vectors)
+        return self.flush_all([worker for name in named for worker in self._roots.readable(name)], vectors=vectors)
 
     def _filters(self, request: SearchRequest | ListRequest) -> Filters:
         return Filters(
@@ -142,7 +142,7 @@ class MemoryHandlers(Handlers):
 
     def get(self, request: GetRequest) -> Answer:
         """Read one memory. If it is not found while changes are pending, read again once they are indexed."""
-        workers = self.flush_all(self._roots.named(request.root))
+        workers = self.flush_all(self._roots.readable(request.root))
         try:
             return self._get(request, workers)
         except NotFoundError:
@@ -200,6 +200,8 @@ class MemoryHandlers(Handlers):
     def add(self, request: AddRequest) -> Answer:
         """Store one memory or several in one root."""
         workers = self._roots.named(request.root)
+        if not workers:
+            raise UsageError("there is no root to store in", hint="add one with `memoryd root add DIRECTORY`")
         if len(workers) != 1:
             names = ", ".join(worker.name for worker in workers)
             raise UsageError("specify the root to store in", hint=f"name it with --root; roots: {names}")
@@ -210,8 +212,9 @@ class MemoryHandlers(Handlers):
 
         def handle(request: UpdateRequest | MemoryRequest) -> Answer:
             workers = self._roots.named(request.root)
-            worker = workers[0] if len(workers) == 1 else self.owner(job, request.id, self.flush_all(workers))
-            return worker.submit(Job(job, request))
+            if len(workers) != 1:
+                workers = [self.owner(job, request.id, self.flush_all(self._roots.readable(request.root)))]
+            return workers[0].submit(Job(job, request))
 
         return handle
 

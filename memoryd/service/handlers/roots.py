@@ -45,7 +45,7 @@ class RootHandlers(Handlers):
         if not written or (request.name and not written.startswith(("/", "~"))):
             return self._roots.named(written)[0]
         path = os.path.realpath(os.path.expanduser(written))
-        for worker in self._roots.all():
+        for worker in self._roots.named(None):
             if os.path.realpath(worker.status.path) == path:
                 return worker
         raise UnknownRootError(f"no root is at {path}", hint="`memoryd root list` shows them")
@@ -107,7 +107,7 @@ class RootHandlers(Handlers):
         return self._publish_row(worker, worker.confirm(), lambda: self._require_maintained(worker))
 
     def _require_maintained(self, worker: Worker) -> None:
-        if worker.store.policy.mode is not Mode.OBSERVE:
+        if self._roots.current(worker).store.policy.mode is not Mode.OBSERVE:
             return
         configured = self._daemon.config.root(worker.name)
         origin = COMMAND_LINE if configured is None else configured.origins["mode"]
@@ -125,9 +125,10 @@ class RootHandlers(Handlers):
         the error that `require` raises."""
 
         def row(_: object) -> RootsResult:
-            status = worker.status
+            serving = self._roots.current(worker)
+            status = serving.status
             self._roots.tell("root", {"root": worker.name, "state": status.state, "reason": "; ".join(status.reasons)})
             require()
-            return self._rows([worker])
+            return self._rows([serving])
 
         return gather({worker.name: done}, row)

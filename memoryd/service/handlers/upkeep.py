@@ -110,16 +110,18 @@ class UpkeepHandlers(Handlers):
     def plan(self, request: PlanRequest) -> FutureResult:
         """Return what scheduled upkeep would do."""
 
-        def merge(results: dict[str, Result]) -> PlanResult:
+        workers = {worker.name: worker for worker in self._roots.named(request.root)}
+
+        def merge(results: dict[str, Result]) -> PlanResult:  # runs on a worker's thread, which must not wait
             by_root = of_type(results, PlannedResult)
-            return PlanResult(roots=[self._root_plan(name, each.actions) for name, each in by_root.items()])
+            return PlanResult(roots=[self._root_plan(workers[name], each.actions) for name, each in by_root.items()])
 
         return gather(self._submit("plan", request, request.root), merge)
 
-    def _root_plan(self, name: str, actions: list[ActionRow]) -> RootPlan:
-        rows = self._roots.job_rows(self._roots.named(name)[0])
+    def _root_plan(self, worker: Worker, actions: list[ActionRow]) -> RootPlan:
+        rows = self._roots.job_rows(self._roots.current(worker))
         due = {row.name: iso(row.next_run) if row.next_run else None for row in rows}
-        return RootPlan(name, actions, due, {row.name: row.waits for row in rows if row.waits} or UNSET)
+        return RootPlan(worker.name, actions, due, {row.name: row.waits for row in rows if row.waits} or UNSET)
 
     def change(self, job: str) -> Callable[[RepairRequest | DedupeRequest | UpkeepRequest], FutureResult]:
         """Return a handler that runs a job whose result is a plan and, if carried out, a receipt."""
@@ -145,7 +147,7 @@ class UpkeepHandlers(Handlers):
         workers = self._roots.named(request.root)
         if not request.ids or len(workers) == 1:
             return gather(self._submit("archive", request, request.root), merge_changes)
-        workers = self.flush_all(workers)
+        workers = self.flush_all(self._roots.readable(request.root))
         ids: dict[Worker, list[str]] = {}
         for identity in request.ids:
             ids.setdefault(self.owner("archive", identity, workers), []).append(identity)
@@ -210,7 +212,8 @@ class UpkeepHandlers(Handlers):
         futures = {worker.name: worker.run_now(request.name) for worker in workers}
 
         def merge(results: dict[str, Result]) -> JobsRunResult:
-            rows = [row for w in workers for row in self._roots.job_rows(w) if row.name == request.name]
+            current = map(self._roots.current, workers)
+            rows = [row for w in current for row in self._roots.job_rows(w) if row.name == request.name]
             return _jobs_run_result(list(map(job_row, rows)), results)
 
         return gather(futures, merge)
@@ -218,7 +221,7 @@ class UpkeepHandlers(Handlers):
     def undo(self, request: UndoRequest) -> FutureResult:
         """Undo a change. Raises NotFoundError, and ConflictError if several roots have the receipt."""
         receipt = request.receipt
-        owners = [w for w in self._roots.named(request.root) if _entry(w, receipt)]
+        owners = [w for w in self._roots.readable(request.root) if _entry(w, receipt)]
         if not owners:
             raise NotFoundError(f"no root has a change {receipt}", hint="`memoryd history` lists the receipts")
         if len(owners) > 1:
@@ -237,7 +240,7 @@ class UpkeepHandlers(Handlers):
         """Return the newest changes. Raises NotFoundError for an unknown receipt."""
         limit, wanted = request.limit or 50, request.receipt
         entries: list[tuple[Worker, Entry]] = []
-        for worker in self._roots.named(request.root):
+        for worker in self._roots.readable(request.root):
             journal = worker.store.journal
             found_entries = journal.entries(limit) if wanted is None else _entry(worker, wanted)
             entries += [(worker, entry) for entry in found_entries]
