@@ -23,11 +23,12 @@ from memoryd.control.connection import Limits
 from memoryd.control.server import Handler, Server
 from memoryd.core.defaults import Limit
 from memoryd.disk.daemon_lock import prepare_private, take
+from memoryd.disk.disk_errors import probe_write, refusal
 from memoryd.disk.processes import trim_heap
 from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Pace, Worker
-from memoryd.errors import MemorydError
+from memoryd.errors import DeniedError, DiskError, MemorydError
 from memoryd.layouts.registry import known_limits
 from memoryd.log import get_logger, set_level
 from memoryd.service.notify import Notifier
@@ -138,7 +139,7 @@ class Daemon:
         self.instance = uuid.uuid4().hex
         self.known_limits: Mapping[str, Limit] = known_limits()
         self._observe = observe
-        self.config: Config = self._load()
+        self.config: Config = self._load(places)
         self._fixed_level = log_level
         self.log_level = log_level or self.config.daemon.log_level
         self.notice: str | None = None
@@ -185,7 +186,8 @@ class Daemon:
 
     def _serve(self) -> int:
         self.roots.start()
-        self.roots.apply(self.config, self._pace(), [root.name for root in self.config.roots], ())
+        names = [root.name for root in self.config.roots]
+        self.roots.apply(self.config, self._pace(), names, (), starting=True)
         assert self._server is not None
         self._server.start()  # not before the roots are there: a sync of no root would be a stale ok
         log.info("started", socket=self._server.path, state=self.places.state_dir, roots=len(self.config.roots))
@@ -339,31 +341,39 @@ class Daemon:
 
     # --- configuration
 
-    def _load(self) -> Config:
-        config = load(self.places, self.extra, known_limits=self.known_limits)
+    def _load(self, places: Places) -> Config:
+        config = load(places, self.extra, known_limits=self.known_limits)
         return observed(config) if self._observe else config
 
     def reload(self, *, dry_run: bool = False) -> Difference:
-        """Read, check, compare and apply the configuration; on any error the running one stays as it was."""
+        """Read, check, compare and apply the configuration; on any error the running one stays as it was. Roots that
+        could not start are tried again."""
         with self.roots.changing():
-            self.places = self.places.current()
-            new = self._load()
-            found = diff(self.config, new)
-            everything = (new.daemon, new.search) != (self.config.daemon, self.config.search)
-            if dry_run:
-                return found
-            self.roots.check_owners(new, found.added)
-            self._notifier.reloading()
-            kept = [root.name for root in new.roots if root.name not in (*found.added, *found.changed)]
-            self.config = new
-            self.log_level = self._fixed_level or new.daemon.log_level
-            set_level(self.log_level)
-            names = [*found.changed, *found.added, *(kept if everything else ())]
-            self.roots.apply(new, self._pace(), names, found.removed)
-            self._notifier.ready(self._summary())
-            self.notice = None
-            log.info("reloaded", added=found.added, changed=found.changed, removed=found.removed)
+            return self.reload_unguarded(dry_run=dry_run)
+
+    def reload_unguarded(self, *, dry_run: bool = False) -> Difference:
+        """Reload as `reload` does, for a caller that has the right to change the set of roots."""
+        places = self.places.current()
+        new = self._load(places)
+        found = diff(self.config, new)
+        everything = (new.daemon, new.search) != (self.config.daemon, self.config.search)
+        if dry_run:
             return found
+        broken = [each.name for each in self.roots.broken()]
+        kept = [root.name for root in new.roots if root.name not in (*found.added, *found.changed)]
+        names = [*found.changed, *found.added, *(name for name in kept if everything or name in broken)]
+        self.roots.check_owners(new, found.added)
+        if names:
+            _require_writable(places.state_dir)
+        self._notifier.reloading()
+        self.places, self.config = places, new
+        self.log_level = self._fixed_level or new.daemon.log_level
+        set_level(self.log_level)
+        self.roots.apply(new, self._pace(), names, found.removed)
+        self._notifier.ready(self._summary())
+        self.notice = None
+        log.info("reloaded", added=found.added, changed=found.changed, removed=found.removed)
+        return found
 
     def _reload_by_signal(self) -> None:
         try:
@@ -378,6 +388,18 @@ class Daemon:
     def forget_path(self, path: str) -> None:
         """Drop a root of the command line that was removed at run time."""
         self.extra = [(each, layout) for each, layout in self.extra if os.path.abspath(each) != path]
+
+
+def _require_writable(state_dir: str) -> None:
+    """Raise DiskError or DeniedError if a root that starts could not write its state: the ones that run need not."""
+    try:
+        probe_write(state_dir)
+    except OSError as error:
+        message, code = f"the state directory {state_dir} cannot be written: {error.strerror}", refusal(error)
+        if code is None:
+            raise DeniedError(message, hint="nothing was changed; correct its mode and try again") from error
+        hint = "nothing was changed; free some space or repair the disk, and try again"
+        raise DiskError(message, hint=hint, data={"code": code}) from error
 
 
 def _state_line(worker: Worker) -> str:

@@ -129,9 +129,12 @@ class Roots:
             ender.join()
         return not any(worker.alive for worker in workers)
 
-    def apply(self, config: Config, pace: Pace, names: Iterable[str], removed: Iterable[str]) -> None:
+    def apply(
+        self, config: Config, pace: Pace, names: Iterable[str], removed: Iterable[str], *, starting: bool = False
+    ) -> None:
         """Stop the removed roots, then start (or restart) those of `names`. A root that is restarted stays known
-        meanwhile, else a request that names no root would be carried out on the others."""
+        meanwhile, else a request that names no root would be carried out on the others. Raises OSError if the daemon is
+        `starting` and the disk refuses the state of a root; later that ends no more than the root."""
         wanted = list(names)
         for name in removed:
             self._remove(name)
@@ -147,7 +150,7 @@ class Roots:
         for name in wanted:
             root = config.root(name)
             assert root is not None
-            self._begin(root, pace)
+            self._begin(root, pace, starting=starting)
 
     def reranker(self, wanted: str | None) -> Reranker | None:
         """Return what ranks results again, as wanted or (None) as configured; None if nothing does."""
@@ -167,16 +170,16 @@ class Roots:
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue  # its worker reports it and goes on looking
 
-    def _begin(self, root: RootConfig, pace: Pace) -> None:
+    def _begin(self, root: RootConfig, pace: Pace, *, starting: bool) -> None:
         path = written_path(root.display_path, root.path)
-        if root.external:
-            os.makedirs(path, exist_ok=True)
         layout = None if root.layout == "auto" else root.layout
         place = state_place(self._state_dir, path)
+        if root.external:
+            _create_external(root.name, path)
         try:
             store = Store(root.name, path, layout, root.policy, place)
         except (JournalError, OSError) as error:
-            if refusal(error) is not None:
+            if starting and refusal(error) is not None:
                 raise  # the disk that all roots keep their state on
             self._note_broken(root, path, place, error)
             return
@@ -198,10 +201,9 @@ class Roots:
         if isinstance(error, JournalError):
             reason, hint = error.message, error.hint or ""
         else:
-            reason, hint = (
-                f"its state in {place} cannot be used: {error.strerror}",
-                "correct its mode or move it away, then start memoryd again",
-            )
+            reason = f"its state in {place} cannot be used: {error.strerror}"
+            do = "correct its mode or move it away" if refusal(error) is None else "free some space or repair the disk"
+            hint = f"{do}, then `memoryd reload`"
         layout = None if root.layout == "auto" else root.layout
         broken = Broken(root.name, path, layout, str(root.policy.mode), reason, hint)
         log.error("root failed", root=root.name, reason=reason, hint=hint)
@@ -465,6 +467,13 @@ def _embedder(config: SearchConfig, env: Mapping[str, str]) -> Embedder | None:
         return Endpoint(place.url, place.model, place.size, env.get(place.key_env))
     made: Mapping[str, type[Static] | type[MiniLM]] = {"static": Static, "minilm": MiniLM}
     return made[config.embedder]() if config.embedder in made else None
+
+
+def _create_external(name: str, path: str) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:  # the worker reports a directory that is missing
+        log.warning("directory not created", root=name, path=path, reason=error.strerror)
 
 
 def _removed(name: str) -> UnknownRootError:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from memoryd.config.load import load
 from memoryd.config.places import Places
-from memoryd.config.settings import Config
 from memoryd.control.methods.memories import AddRequest, ListRequest
 from memoryd.control.methods.method_types import Result
 from memoryd.disk.journal.database import JournalError
 from memoryd.engine.inbox import Pace
-from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.engine.worker import Worker
-from memoryd.errors import BusyError, RootMissingError, ShuttingDownError, UnknownRootError, UsageError
+from memoryd.errors import BusyError, DiskError, RootMissingError, ShuttingDownError, UnknownRootError, UsageError
 from memoryd.service.daemon import Daemon
 from memoryd.service.handlers.memories import MemoryHandlers
 from memoryd.service.roots import Roots
@@ -34,7 +31,7 @@ MEMORY = {"type": "learning", "content": "Stored during a reload."}
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Config:
+def places(tmp_path: Path) -> Places:
     tables = []
     for number, name in enumerate(("a", "b"), 1):
         (tmp_path / name).mkdir()
@@ -42,21 +39,28 @@ def config(tmp_path: Path) -> Config:
         tables.append(f'[[root]]\npath = "{tmp_path / name}"\nlayout = "jsonl-store"\n')
     path = tmp_path / "config.toml"
     path.write_text("\n".join(tables))
-    return load(Places(str(path), str(tmp_path / "state"), str(tmp_path / "socket"), str(path)))
+    (tmp_path / "state").mkdir(mode=0o700)
+    return Places(str(path), str(tmp_path / "state"), str(tmp_path / "socket"), str(path))
 
 
 @pytest.fixture
-def roots(tmp_path: Path, config: Config) -> Iterator[Roots]:
-    made = Roots(str(tmp_path / "state"), Clock(), lambda: None)
-    made.apply(config, Pace(), ["a", "b"], ())
-    for worker in made.all():
+def daemon(places: Places) -> Iterator[Daemon]:
+    """A daemon that serves its roots, without a socket."""
+    made = Daemon(places, [], lambda _: {})
+    made.roots.apply(made.config, Pace(), ["a", "b"], ())
+    for worker in made.roots.all():
         assert worker.ready.wait(PATIENCE_S)
     yield made
-    made.stop()
+    made.roots.stop()
 
 
 @pytest.fixture
-def reload(roots: Roots, config: Config, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def roots(daemon: Daemon) -> Roots:
+    return daemon.roots
+
+
+@pytest.fixture
+def reload(daemon: Daemon, roots: Roots, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """A reload that restarts both roots, or removes some; while the block runs, the first of them does not end."""
 
     @contextmanager
@@ -67,7 +71,7 @@ def reload(roots: Roots, config: Config, monkeypatch: pytest.MonkeyPatch) -> Cal
 
         def apply() -> None:
             with roots.changing():
-                roots.apply(config, Pace(), [name for name in ("a", "b") if name not in removed], removed)
+                roots.apply(daemon.config, Pace(), [name for name in ("a", "b") if name not in removed], removed)
 
         thread = threading.Thread(target=apply)
         thread.start()
@@ -82,20 +86,23 @@ def reload(roots: Roots, config: Config, monkeypatch: pytest.MonkeyPatch) -> Cal
     return reloading
 
 
-def handlers(roots: Roots) -> MemoryHandlers:
-    return MemoryHandlers(cast("Daemon", SimpleNamespace(roots=roots, clock=Clock())))
+def restart_all(places: Places) -> None:
+    """Change the configuration so that a reload restarts every root."""
+    assert places.config is not None
+    path = Path(places.config)
+    path.write_text(f"[daemon]\nquiet_s = 11\n{path.read_text()}")
 
 
-def test_a_memory_is_not_stored_in_another_root_while_its_own_restarts(roots: Roots, reload: Any) -> None:
+def test_a_memory_is_not_stored_in_another_root_while_its_own_restarts(daemon: Daemon, reload: Any) -> None:
     """With one root there is no doubt where it belongs; with two there is."""
     with reload(), pytest.raises(UsageError, match="specify the root"):
-        handlers(roots).add(AddRequest(memory=MEMORY))
+        MemoryHandlers(daemon).add(AddRequest(memory=MEMORY))
 
 
-def test_no_answer_leaves_out_a_root_that_restarts(roots: Roots, reload: Any) -> None:
+def test_no_answer_leaves_out_a_root_that_restarts(daemon: Daemon, reload: Any) -> None:
     with reload(), pytest.raises(BusyError, match="root a is being restarted"):
-        handlers(roots).page(ListRequest())
-    assert {memory.root for memory in handlers(roots).page(ListRequest()).memories} == {"a", "b"}
+        MemoryHandlers(daemon).page(ListRequest())
+    assert {memory.root for memory in MemoryHandlers(daemon).page(ListRequest()).memories} == {"a", "b"}
 
 
 def test_a_command_waits_for_its_root_to_restart(roots: Roots, reload: Any) -> None:
@@ -148,3 +155,40 @@ def test_a_command_to_a_root_that_cannot_restart_is_told_why(
     with pytest.raises(RootMissingError, match="the journal is damaged"):
         future.result(PATIENCE_S)
     assert [broken.name for broken in roots.broken()] == ["a", "b"]
+
+
+def full(*_: Any) -> Any:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_reload_that_the_disk_would_stop_half_way_does_not_begin(
+    daemon: Daemon, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = daemon.roots.all()
+    restart_all(places)
+    with monkeypatch.context() as patch:
+        patch.setattr("memoryd.service.daemon.probe_write", full)
+        with pytest.raises(DiskError, match="cannot be written: No space left") as refused:
+            daemon.reload()
+    assert "nothing was changed" in str(refused.value.hint)
+    assert daemon.roots.all() == before
+    assert not any(worker.ends for worker in before)
+    daemon.reload()
+    assert not {*daemon.roots.all()} & {*before}, "the next reload finds what has changed since the start"
+
+
+def test_roots_whose_state_the_disk_refuses_start_at_the_next_reload(
+    daemon: Daemon, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would be gone until the daemon is started again; after SIGHUP the daemon would end."""
+    restart_all(places)
+    with monkeypatch.context() as patch:
+        patch.setattr("memoryd.service.roots.Store", full)
+        daemon.reload()
+    assert daemon.roots.all() == []
+    with pytest.raises(RootMissingError, match="No space left") as refused:
+        daemon.roots.named("a")
+    assert refused.value.hint == "free some space or repair the disk, then `memoryd reload`"
+    daemon.reload()
+    assert [worker.name for worker in daemon.roots.all()] == ["a", "b"]
+    assert daemon.roots.broken() == []
