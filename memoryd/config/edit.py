@@ -13,13 +13,14 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 
 from memoryd.config.load import parse, read_text
 from memoryd.config.roots import derive_name
 from memoryd.config.settings import Config, RootConfig
 from memoryd.config.toml_text import KeyPath, dotted, read_lines, toml
-from memoryd.errors import ConfigError, ConflictError, DeniedError, NotFoundError
+from memoryd.errors import ConfigError, ConflictError, DeniedError, MemorydError, NotFoundError
 
 HEAD = "# Configuration of memoryd; `memoryd init` writes one with every setting explained.\n"
 
@@ -40,7 +41,7 @@ def add_root(
     command line (path, layout): the new root must not overlap them or have their names. A missing file is created.
     Raises ConfigError if the file is not valid before or after, ConflictError if the name is taken.
     """
-    old = read_text(config_path) if os.path.exists(config_path) else None
+    old = text_of(config_path)
     text = HEAD if old is None else old
     existing = parse(text, config_path, state_dir, extra_roots).roots
     before = parse(text, config_path, state_dir)
@@ -69,7 +70,7 @@ def remove_root(config_path: str, name: str, *, state_dir: str) -> RootConfig:
 
     Comments outside the table stay. If the derived name of another root would change, its current name is written.
     """
-    text = read_text(config_path) if os.path.exists(config_path) else ""
+    text = text_of(config_path) or ""
     before = parse(text, config_path, state_dir)
     gone = before.root(name)
     if gone is None or gone.position is None:
@@ -85,6 +86,28 @@ def remove_root(config_path: str, name: str, *, state_dir: str) -> RootConfig:
             wanted["root"][place]["name"] = root.name
     _write(config_path, text, new, wanted, state_dir)
     return gone
+
+
+@contextmanager
+def restored_on_error(config_path: str, before: str | None) -> Iterator[None]:
+    """Restore the configuration file if the block fails, unless another program has changed it meanwhile. `before`: its
+    text before the edit that the block relies on."""
+    after = text_of(config_path)
+    try:
+        yield
+    except MemorydError:
+        if text_of(config_path) != after or after == before:
+            raise
+        if before is None:
+            os.unlink(config_path)
+        else:
+            write_config(config_path, before)
+        raise
+
+
+def text_of(config_path: str) -> str | None:
+    """Return the text of a configuration file; None if there is none. Raises ConfigError."""
+    return read_text(config_path) if os.path.exists(config_path) else None
 
 
 def _elements(text: str) -> list[tuple[int, int]]:
@@ -170,8 +193,7 @@ def _write(path: str, old: str | None, new: str, wanted: dict[str, object], stat
     if {"root": [], **tomllib.loads(new)} != {"root": [], **wanted}:
         raise ConfigError(f"{path}: memoryd cannot edit this file safely", hint="edit it by hand")
     real = os.path.realpath(path)
-    present = read_text(real) if os.path.exists(real) else None
-    if present != old:
+    if text_of(real) != old:
         raise ConflictError(f"{path} was changed by another program meanwhile", hint="check it and try again")
     write_config(path, new)
     return config

@@ -14,13 +14,25 @@ import pytest
 from memoryd.config.places import Places
 from memoryd.control.methods.memories import AddRequest, ListRequest
 from memoryd.control.methods.method_types import Result
+from memoryd.control.methods.status import RootAddRequest, RootRequest
+from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.journal.database import JournalError
+from memoryd.disk.tree import Tree
 from memoryd.engine.inbox import Pace
 from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.engine.worker import Worker
-from memoryd.errors import BusyError, DiskError, RootMissingError, ShuttingDownError, UnknownRootError, UsageError
+from memoryd.errors import (
+    AlreadyRunningError,
+    BusyError,
+    DiskError,
+    RootMissingError,
+    ShuttingDownError,
+    UnknownRootError,
+    UsageError,
+)
 from memoryd.service.daemon import Daemon
 from memoryd.service.handlers.memories import MemoryHandlers
+from memoryd.service.handlers.roots import RootHandlers
 from memoryd.service.roots import Roots
 from memoryd.store import Store
 from tests.daemon import PATIENCE_S, until
@@ -192,3 +204,38 @@ def test_roots_whose_state_the_disk_refuses_start_at_the_next_reload(
     daemon.reload()
     assert [worker.name for worker in daemon.roots.all()] == ["a", "b"]
     assert daemon.roots.broken() == []
+
+
+def test_a_root_that_cannot_be_added_is_not_left_in_the_configuration(
+    daemon: Daemon, places: Places, tmp_path: Path
+) -> None:
+    """The next start of the daemon would fail because of it."""
+    assert places.config is not None
+    before = Path(places.config).read_text()
+    (tmp_path / "other").mkdir()
+    request = RootAddRequest(path=str(tmp_path / "other"), layout="jsonl-store")
+    with Tree(str(tmp_path / "other")) as tree, lock_directory(tree.fd, tree.path), pytest.raises(AlreadyRunningError):
+        RootHandlers(daemon).add(request)
+    assert Path(places.config).read_text() == before
+    assert RootHandlers(daemon).add(request).result(PATIENCE_S)
+    assert len(daemon.roots.all()) == 3
+
+
+def test_a_root_that_cannot_be_removed_stays_in_the_configuration(
+    daemon: Daemon, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert places.config is not None
+    before = Path(places.config).read_text()
+    broken = DiskError("the disk refused")
+
+    def refuse(*_: Any) -> None:
+        raise broken
+
+    with monkeypatch.context() as patch:
+        patch.setattr(daemon.roots, "check_owners", refuse)
+        with pytest.raises(DiskError):
+            RootHandlers(daemon).remove(RootRequest(name="a"))
+    assert Path(places.config).read_text() == before
+    assert [worker.name for worker in daemon.roots.all()] == ["a", "b"]
+    RootHandlers(daemon).remove(RootRequest(name="a"))
+    assert [worker.name for worker in daemon.roots.all()] == ["b"]

@@ -14,7 +14,7 @@ from memoryd.control.server import handler
 from memoryd.core.defaults import Mode
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
-from memoryd.errors import ConflictError, UnknownRootError, UsageError
+from memoryd.errors import ConflictError, MemorydError, UnknownRootError, UsageError
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather
 from memoryd.service.handlers.base import Handlers, Table
@@ -70,10 +70,12 @@ class RootHandlers(Handlers):
             raise UsageError(f"{path} belongs to another user", hint="a root must belong to the daemon's user")
         named = {"name": request.name, "layout": request.layout}
         table = {"path": path, **{key: value for key, value in named.items() if value is not None}}
+        target, state_dir = daemon.places.config_target, daemon.places.state_dir
         with self._roots.changing():  # else two edits at once could both start from the same text
-            places = daemon.places
-            added = edit.add_root(places.config_target, table, state_dir=places.state_dir, extra_roots=daemon.extra)
-        daemon.reload()
+            before = edit.text_of(target)
+            added = edit.add_root(target, table, state_dir=state_dir, extra_roots=daemon.extra)
+            with edit.restored_on_error(target, before):
+                daemon.reload_unguarded()
         worker = self._roots.named(added.name)[0]
         return self._publish_row(worker, worker.submit(Job("catch-up")))  # which runs after its first scan
 
@@ -82,13 +84,20 @@ class RootHandlers(Handlers):
         daemon = self._daemon
         worker = self._find_worker(request)
         rows = self._rows([worker])
-        configured = daemon.config.root(worker.name)
-        if configured is not None and configured.position is not None:
-            with self._roots.changing():
-                edit.remove_root(daemon.places.config_target, worker.name, state_dir=daemon.places.state_dir)
-        else:
-            daemon.forget_path(worker.status.path)
-        daemon.reload()
+        target, state_dir = daemon.places.config_target, daemon.places.state_dir
+        with self._roots.changing():
+            before, extra = edit.text_of(target), daemon.extra
+            configured = daemon.config.root(worker.name)
+            if configured is not None and configured.position is not None:
+                edit.remove_root(target, worker.name, state_dir=state_dir)
+            else:
+                daemon.forget_path(worker.status.path)
+            try:
+                with edit.restored_on_error(target, before):
+                    daemon.reload_unguarded()
+            except MemorydError:
+                daemon.extra = extra
+                raise
         return rows
 
     def pause(self, request: RootRequest) -> Future[Result]:
