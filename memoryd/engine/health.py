@@ -48,6 +48,7 @@ STARVED_S = 3.0  # an index that waits longer than this for a lock is reported
 ON_SUSPECT = ("lock.list", "backup.list", "plan")  # read-only commands allowed on a suspect root
 STUCK_S = 10.0  # a git operation that lasts longer is reported as stuck
 CLEARED = ("removed", "emptied")  # what became of a lock
+PAUSED = "paused"  # journal key
 ON_PAUSED = ("lock.list", "backup.list")  # allowed on a paused root: neither reads a memory
 
 
@@ -69,7 +70,7 @@ class Health:
         self._hints = hints
         self._tell = tell
         self.check = RootCheck("starting")
-        self.paused = False
+        self.paused = bool(store.journal.facts.get(PAUSED))
         self.watching = False
         self.watch = Watch()
         self._rewatched = False  # after the last scan: what changed in between caused no event
@@ -137,6 +138,11 @@ class Health:
             self._rewatched = True
             wanted, held = self._hints.coverage(name, directories)
         self.watch = Watch("events", wanted, held)
+
+    def pause(self, *, paused: bool) -> None:
+        """Pause the root or end that, and remember it: a restart must not begin to write what a user has stopped."""
+        self.paused = paused
+        self._store.journal.facts.set(PAUSED, paused or None)
 
     # --- trouble with the disk
 

@@ -122,7 +122,7 @@ class Worker:
         self.root.health.require(name)
 
     def pause(self) -> Future[Result]:
-        """Pause the root before its next work begins. The future is done when it rests."""
+        """Pause the root before its next work begins, until it is resumed. The future is done when it rests."""
         self.root.health.paused = True
         return self.submit(Job("pause"))
 
@@ -363,6 +363,8 @@ class Worker:
         if job.name == "reindex":
             return self.root.reindex(dry_run=job.dry_run)
         root = self.root
+        if job.name in ("pause", "resume"):
+            root.health.pause(paused=job.name == "pause")
         looks = {
             "confirm": root.confirm,
             "resume": root.resume,

@@ -25,6 +25,7 @@ from memoryd.errors import (
     AlreadyRunningError,
     BusyError,
     DiskError,
+    PausedError,
     RootMissingError,
     ShuttingDownError,
     UnknownRootError,
@@ -239,3 +240,28 @@ def test_a_root_that_cannot_be_removed_stays_in_the_configuration(
     assert [worker.name for worker in daemon.roots.all()] == ["a", "b"]
     RootHandlers(daemon).remove(RootRequest(name="a"))
     assert [worker.name for worker in daemon.roots.all()] == ["b"]
+
+
+def test_a_paused_root_stays_paused_until_it_is_resumed(daemon: Daemon, places: Places) -> None:
+    handlers = RootHandlers(daemon)
+    [row] = cast("Any", handlers.pause(RootRequest(name="a")).result(PATIENCE_S)).roots
+    assert row.state == "paused"
+    restart_all(places)
+    daemon.reload()
+    [worker] = daemon.roots.named("a")
+    assert worker.ready.wait(PATIENCE_S)
+    assert worker.status.state == "paused"
+    with pytest.raises(PausedError):
+        worker.submit(Job("memory.add", AddRequest(memory=MEMORY))).result(PATIENCE_S)
+    [row] = cast("Any", handlers.resume(RootRequest(name="a")).result(PATIENCE_S)).roots
+    assert row.state != "paused"
+    assert cast("Any", worker.submit(Job("memory.add", AddRequest(memory=MEMORY))).result(PATIENCE_S)).receipt
+
+
+def test_a_pause_takes_effect_though_its_root_restarts_meanwhile(daemon: Daemon, reload: Any) -> None:
+    with reload():
+        answer = RootHandlers(daemon).pause(RootRequest(name="a"))
+    [row] = cast("Any", answer.result(PATIENCE_S)).roots
+    assert (row.name, row.state) == ("a", "paused")
+    [worker] = daemon.roots.named("a")
+    assert worker.root.health.paused
