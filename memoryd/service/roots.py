@@ -81,7 +81,7 @@ class Roots:
         self._wake = wake
         self._lock = threading.RLock()
         self._changing = threading.Lock()
-        self._ending = False
+        self.ending = False
         self._workers: dict[str, Worker] = {}
         self._broken: dict[str, Broken] = {}
         self._troubles: deque[tuple[str, str | None]] = deque(maxlen=1000)
@@ -104,7 +104,7 @@ class Roots:
         """Hold the only right to change the set of roots, until the block ends. Raises ShuttingDownError once the
         daemon stops. Two changes at once could start two workers of one root."""
         with self._changing:
-            if self._ending:
+            if self.ending:
                 raise ShuttingDownError("the daemon is shutting down", hint="start it again with `memoryd run`")
             yield
 
@@ -117,7 +117,7 @@ class Roots:
 
     def stop(self) -> bool:
         """Stop timetable and watcher, then all workers at once; return False if one had to be abandoned."""
-        self._ending = True
+        self.ending = True
         self._await_change(STOP_S)
         self.timetable.clear()
         self.watcher.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -12,14 +13,16 @@ from typing import Any, cast
 import pytest
 
 from memoryd.config.places import Places
-from memoryd.control.methods.memories import AddRequest, ListRequest
+from memoryd.control.methods.memories import AddRequest, GetRequest, ListRequest, MemoryRequest
 from memoryd.control.methods.method_types import Result
+from memoryd.control.methods.recovery import HistoryListRequest
 from memoryd.control.methods.status import RootAddRequest, RootRequest
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.tree import Tree
 from memoryd.engine.inbox import Pace
 from memoryd.engine.jobs import OPERATIONS, Job
+from memoryd.engine.root import Root
 from memoryd.engine.worker import Worker
 from memoryd.errors import (
     AlreadyRunningError,
@@ -34,6 +37,7 @@ from memoryd.errors import (
 from memoryd.service.daemon import Daemon
 from memoryd.service.handlers.memories import MemoryHandlers
 from memoryd.service.handlers.roots import RootHandlers
+from memoryd.service.handlers.upkeep import UpkeepHandlers
 from memoryd.service.roots import Roots
 from memoryd.store import Store
 from tests.daemon import PATIENCE_S, until
@@ -265,3 +269,70 @@ def test_a_pause_takes_effect_though_its_root_restarts_meanwhile(daemon: Daemon,
     assert (row.name, row.state) == ("a", "paused")
     [worker] = daemon.roots.named("a")
     assert worker.root.health.paused
+
+
+@pytest.fixture
+def first_check(daemon: Daemon, places: Places, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """An event that lets the first check of the roots go on, after a reload has restarted all of them."""
+    goes_on, begin = threading.Event(), Root.begin
+
+    def late(root: Root) -> None:
+        assert goes_on.wait(PATIENCE_S)
+        begin(root)
+
+    monkeypatch.setattr(Root, "begin", late)
+    restart_all(places)
+    daemon.reload()
+    yield goes_on
+    goes_on.set()
+
+
+@pytest.mark.parametrize("root", [None, "a"])
+def test_a_memory_is_not_called_missing_before_its_root_was_read(
+    root: str | None, daemon: Daemon, first_check: threading.Event
+) -> None:
+    answer = MemoryHandlers(daemon).get(GetRequest(id=learning(1)["id"], root=root))
+    assert isinstance(answer, Future)
+    first_check.set()
+    assert cast("Any", answer.result(PATIENCE_S)).root == "a"
+
+
+def test_a_change_of_a_memory_that_no_root_may_have_read_yet_is_refused_as_busy(
+    daemon: Daemon, first_check: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memoryd.service.handlers.base.FLUSH_WAIT_S", 0.0)
+    for worker in daemon.roots.all():
+        worker.store.catalogue.clear()  # as after a kill, which its last changes do not always survive
+    forget, request = MemoryHandlers(daemon).change("memory.forget"), MemoryRequest(id=learning(1)["id"])
+    with pytest.raises(BusyError, match="root a is still being read"):
+        forget(request)
+    first_check.set()
+    for worker in daemon.roots.all():
+        assert worker.ready.wait(PATIENCE_S)
+    assert cast("Any", forget(request)).result(PATIENCE_S).receipt
+
+
+def test_history_is_read_again_where_a_reload_closes_the_journal(
+    daemon: Daemon, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [worker] = daemon.roots.named("a")
+    journal = worker.store.journal
+    added = cast("Any", worker.submit(Job("memory.add", AddRequest(memory=MEMORY))).result(PATIENCE_S))
+
+    def close_first(limit: int) -> list[Any]:
+        restart_all(places)
+        daemon.reload()
+        return type(journal).entries(journal, limit)
+
+    monkeypatch.setattr(journal, "entries", close_first)
+    entries = UpkeepHandlers(daemon).history(HistoryListRequest()).entries
+    assert added.receipt in [entry.receipt for entry in entries]
+
+
+def test_history_says_that_the_daemon_stops_and_not_that_the_journal_is_closed(daemon: Daemon) -> None:
+    daemon.roots.stop()
+    with pytest.raises(ShuttingDownError):
+        UpkeepHandlers(daemon).history(HistoryListRequest())
+    answer = cast("Any", MemoryHandlers(daemon).get(GetRequest(id=learning(1)["id"])))
+    with pytest.raises(ShuttingDownError):
+        answer.result(PATIENCE_S)

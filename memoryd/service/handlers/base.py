@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import wait
+from typing import TypeVar
 
 from memoryd.control.server import Handler
 from memoryd.core.secrets import redact
 from memoryd.engine.worker import Worker
-from memoryd.errors import ConflictError, NotFoundError
+from memoryd.errors import BusyError, ConflictError, MemorydError, NotFoundError, ShuttingDownError
 from memoryd.operations.lookup import not_found, whole_file_hint
 from memoryd.service.daemon import Daemon
 
 CLOSED_WAIT_S = 0.02
 FLUSH_WAIT_S = 1.0  # the longest that a read waits for the indexing of memories stored before it
 
+R = TypeVar("R")
 Table = Mapping[str, Handler]
 """Handlers by method name."""
 
@@ -40,15 +43,33 @@ class Handlers:
             wait(flushes, FLUSH_WAIT_S)
         return [self._roots.successor(worker) if worker.ends else worker for worker in workers]
 
+    def read(self, root: str | None, work: Callable[[list[Worker]], R]) -> R:
+        """Return what `work` reads in the stores of one root, or of all; once more where a reload has closed a store
+        meanwhile. Raises ShuttingDownError where the end of the daemon has."""
+        workers = self._roots.readable(root)
+        try:
+            return work(workers)
+        except MemorydError as error:
+            if not any(worker.ends for worker in workers):
+                raise
+            if self._roots.ending:
+                raise ShuttingDownError("memoryd is shutting down", hint="try again after it has started") from error
+        return work(self._roots.readable(root))
+
     def owner(self, job: str, identity: str, workers: list[Worker]) -> Worker:
-        """Return the one root that has the memory: live, or archived if it is to be restored."""
+        """Return the one root that has the memory: live, or archived if it is to be restored. Raises BusyError if none
+        has it and one was not read completely since it started."""
         candidates: list[tuple[Worker, str, bool]] = []
+        deadline = time.monotonic() + FLUSH_WAIT_S
+        unread = [each for each in workers if not each.ready.wait(max(0.0, deadline - time.monotonic()))]
         for worker in workers:
             with worker.store.catalogue.reader() as catalogue:
                 candidates += [(worker, place.id, place.live) for place in catalogue.places(identity)]
             candidates += [(worker, each.id, False) for each in worker.store.journal.trash.find(identity)]
         wanted = [each for each in candidates if each[2] != (job == "memory.unarchive")] or candidates
         owners = list({id(worker): worker for worker, *_ in wanted}.values())
+        if not owners and unread:
+            raise BusyError(f"root {unread[0].name} is still being read after its start", hint="try again in a moment")
         if not owners:
             raise self.not_found(identity, workers)
         if len(owners) > 1:

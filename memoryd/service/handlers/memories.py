@@ -19,9 +19,10 @@ from memoryd.control.protocol import fits
 from memoryd.control.requests import Answer
 from memoryd.control.server import handler
 from memoryd.core.query import Filters
+from memoryd.disk.journal.database import JournalError
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
-from memoryd.errors import ConflictError, MemorydError, NotFoundError, UsageError
+from memoryd.errors import ConflictError, MemorydError, NotFoundError, RootMissingError, UsageError
 from memoryd.operations.lookup import LIMIT as LIST_LIMIT
 from memoryd.operations.lookup import LoadedMemory, list_memories, read_memory
 from memoryd.operations.search import LIMIT as SEARCH_LIMIT
@@ -141,16 +142,18 @@ class MemoryHandlers(Handlers):
         )
 
     def get(self, request: GetRequest) -> Answer:
-        """Read one memory. If it is not found while changes are pending, read again once they are indexed."""
+        """Read one memory. If it is not found while changes are pending, or a root starts, read again once they are
+        indexed."""
         workers = self.flush_all(self._roots.readable(request.root))
         try:
             return self._get(request, workers)
-        except NotFoundError:
+        except (NotFoundError, RootMissingError, JournalError):
             lagging = self._lagging(workers)
             if not lagging:
                 raise
         rescans = {worker.name: worker.submit(Job("rescan")) for worker in lagging}
-        return gather(rescans, lambda _: self._get(request, workers))  # runs on a worker's thread, which must not wait
+        current = self._roots.current  # the next line runs on a worker's thread, which must not wait
+        return gather(rescans, lambda _: self._get(request, [*map(current, workers)]))
 
     def _get(self, request: GetRequest, workers: list[Worker]) -> GetResult:
         identity, matches = request.id, []
@@ -191,9 +194,9 @@ class MemoryHandlers(Handlers):
             return None
 
     def _lagging(self, workers: list[Worker]) -> list[Worker]:
-        """Return the workers with changes that are not indexed yet."""
+        """Return the workers with changes that are not indexed yet, also those before the first check or at the end."""
         now = self._clock.monotonic()
-        return [worker for worker in workers if worker.lag_ms(now) > 0]
+        return [worker for worker in workers if worker.lag_ms(now) > 0 or worker.ends or not worker.ready.is_set()]
 
     # --- writing
 
@@ -213,7 +216,8 @@ class MemoryHandlers(Handlers):
         def handle(request: UpdateRequest | MemoryRequest) -> Answer:
             workers = self._roots.named(request.root)
             if len(workers) != 1:
-                workers = [self.owner(job, request.id, self.flush_all(self._roots.readable(request.root)))]
+                find = partial(self.owner, job, request.id)
+                workers = [self.read(request.root, lambda found: find(self.flush_all(found)))]
             return workers[0].submit(Job(job, request))
 
         return handle

@@ -147,10 +147,15 @@ class UpkeepHandlers(Handlers):
         workers = self._roots.named(request.root)
         if not request.ids or len(workers) == 1:
             return gather(self._submit("archive", request, request.root), merge_changes)
-        workers = self.flush_all(self._roots.readable(request.root))
-        ids: dict[Worker, list[str]] = {}
-        for identity in request.ids:
-            ids.setdefault(self.owner("archive", identity, workers), []).append(identity)
+
+        def owners(found: list[Worker]) -> dict[Worker, list[str]]:
+            ids: dict[Worker, list[str]] = {}
+            flushed = self.flush_all(found)
+            for identity in request.ids or ():
+                ids.setdefault(self.owner("archive", identity, flushed), []).append(identity)
+            return ids
+
+        ids = self.read(request.root, owners)
         jobs = {each: Job("archive", structs.replace(request, ids=named)) for each, named in ids.items()}
         return gather({each.name: each.submit(job) for each, job in jobs.items()}, merge_changes)
 
@@ -221,7 +226,7 @@ class UpkeepHandlers(Handlers):
     def undo(self, request: UndoRequest) -> FutureResult:
         """Undo a change. Raises NotFoundError, and ConflictError if several roots have the receipt."""
         receipt = request.receipt
-        owners = [w for w in self._roots.readable(request.root) if _entry(w, receipt)]
+        owners = self.read(request.root, lambda found: [worker for worker in found if _entry(worker, receipt)])
         if not owners:
             raise NotFoundError(f"no root has a change {receipt}", hint="`memoryd history` lists the receipts")
         if len(owners) > 1:
@@ -239,11 +244,11 @@ class UpkeepHandlers(Handlers):
     def history(self, request: HistoryListRequest) -> HistoryListResult:
         """Return the newest changes. Raises NotFoundError for an unknown receipt."""
         limit, wanted = request.limit or 50, request.receipt
-        entries: list[tuple[Worker, Entry]] = []
-        for worker in self._roots.readable(request.root):
-            journal = worker.store.journal
-            found_entries = journal.entries(limit) if wanted is None else _entry(worker, wanted)
-            entries += [(worker, entry) for entry in found_entries]
+
+        def entries_of(worker: Worker) -> list[Entry]:
+            return worker.store.journal.entries(limit) if wanted is None else _entry(worker, wanted)
+
+        entries = self.read(request.root, lambda found: [(each, entry) for each in found for entry in entries_of(each)])
         if wanted is not None and not entries:
             raise NotFoundError(f"no root has a change {wanted}", hint="`memoryd history` lists the receipts")
         entries.sort(key=lambda pair: pair[1].at, reverse=True)
