@@ -8,7 +8,7 @@ on it. Used by the thread that owns the root, except `status`, `cares_for`, `not
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from msgspec import UNSET, to_builtins
 
@@ -23,7 +23,7 @@ from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
 from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.status import ProgressReporter, Publisher
-from memoryd.errors import InvalidMemoryError, MemorydError, TimeoutExpiredError
+from memoryd.errors import InvalidMemoryError, MemorydError, ShuttingDownError, TimeoutExpiredError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.file_versions import save_versions
@@ -473,7 +473,7 @@ class Root:
         self._tell("change", {**event, "plan": to_builtins(plan)})
         self.deadlines.late = self._clock.monotonic() + LATE_S
         self._indexer.note_delete()
-        with self._own_change():
+        with self._own_change(), suppress(ShuttingDownError):  # the next start reads it; the change was made
             self.read_all()
 
     # --- trouble and status

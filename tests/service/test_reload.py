@@ -15,7 +15,7 @@ import pytest
 from memoryd.config.places import Places
 from memoryd.control.methods.memories import AddRequest, GetRequest, ListRequest, MemoryRequest
 from memoryd.control.methods.method_types import Result
-from memoryd.control.methods.recovery import HistoryListRequest
+from memoryd.control.methods.recovery import HistoryListRequest, UndoRequest
 from memoryd.control.methods.status import RootAddRequest, RootRequest
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.journal.database import JournalError
@@ -336,3 +336,20 @@ def test_history_says_that_the_daemon_stops_and_not_that_the_journal_is_closed(d
     answer = cast("Any", MemoryHandlers(daemon).get(GetRequest(id=learning(1)["id"])))
     with pytest.raises(ShuttingDownError):
         answer.result(PATIENCE_S)
+
+
+def test_a_change_that_was_made_is_not_called_stopped(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end comes while memoryd reads what it has just written."""
+    [worker] = daemon.roots.named("a")
+    added = cast("Any", worker.submit(Job("memory.add", AddRequest(memory=MEMORY))).result(PATIENCE_S))
+    undo = OPERATIONS["undo"]
+
+    def stopped(store: Store, job: Job, now: float) -> Result:
+        result = undo(store, job, now)
+        store.stopping.set()
+        return result
+
+    monkeypatch.setitem(cast("Any", OPERATIONS), "undo", stopped)
+    done = cast("Any", worker.submit(Job("undo", UndoRequest(receipt=added.receipt))).result(PATIENCE_S))
+    assert done.receipt
+    assert worker.store.journal.entry(added.receipt).state == "undone"
