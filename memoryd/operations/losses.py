@@ -104,15 +104,15 @@ def note_losses_of_new_files(store: Store, rows: Sequence[FileRow], now: float) 
 
 
 def note_deletion(store: Store, path: str, now: float) -> None:
-    """Note that a file with memories was deleted."""
+    """Note that a file with memories was deleted, unless memoryd did it, as to undo the first memory of a user."""
+    row = store.catalogue.file(path)
     if store.file_rules.agent_caches_file:
         save_versions(store, now)
         version = _last_good(store, path)
         losses = open_losses(store)
-        if version is not None and path not in losses:
+        if version is not None and path not in losses and not (row and _is_own_change(store, row, None)):
             _note_version(store, version)
         return
-    row = store.catalogue.file(path)
     if row is None or not _is_watched(store, path) or not is_loss(row.records, 0):
         return
     if not _is_own_change(store, row, None):
@@ -294,14 +294,19 @@ def records_to_restore(store: Store, file: str, live: int, available: Collection
 
 
 def _message(store: Store, path: str, before: int, after: int) -> str:
+    change = _change(before, after)
     accept = "or accept the loss with `memoryd repair --code shrunk`"
     best = max(_backups(store, path), key=lambda each: each.records, default=None)  # the first, so the newest of equals
     if best is None or best.records <= after:
-        return f"{before} memories became {after}, and no backup has more; restore them from elsewhere, {accept}"
+        return f"{change}, and no backup has more; restore them from elsewhere, {accept}"
     command = f"`memoryd backup restore {shlex.quote(store.name)} --at {best.id}`"
     if best.records < before:
-        return f"{before} memories became {after}; the best backup has only {best.records}: {command}, {accept}"
-    return f"{before} memories became {after}; {command} brings back {best.records}, {accept}"
+        return f"{change}; the best backup has only {best.records}: {command}, {accept}"
+    return f"{change}; {command} brings back {best.records}, {accept}"
+
+
+def _change(before: int, after: int) -> str:
+    return f"{before} {'memory' if before == 1 else 'memories'} became {after}"
 
 
 def _findings(store: Store, losses: dict[str, Loss], rows: dict[str, FileRow | None]) -> Iterator[Finding]:
@@ -317,7 +322,7 @@ def _reasons(losses: dict[str, Loss], rows: dict[str, FileRow | None]) -> Iterat
     for path in confirmed[:MAX_REASONS]:
         row = rows[path]
         left = row.records if row is not None else 0
-        yield f"{path}: {losses[path].records} memories became {left}; see `memoryd check`"
+        yield f"{path}: {_change(losses[path].records, left)}; see `memoryd check`"
     if len(confirmed) > MAX_REASONS:
         yield f"{len(confirmed) - MAX_REASONS} more files lost most of their memories; see `memoryd check`"
 

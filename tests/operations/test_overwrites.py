@@ -219,6 +219,26 @@ def test_the_first_memory_of_a_new_document_is_recorded(root: Root) -> None:
     assert root.store.journal.facts.get("ours", {})[stored.path]["in"] == [stored.id]
 
 
+def test_undoing_the_first_memory_of_a_user_is_no_loss(root: Root) -> None:
+    stored = memories.add(
+        root.store, NewMemory({"content": "c", "embedding": [1.0, 0.5]}, {"user": "u1"}), NOW, Context()
+    )
+    path = root.base / "root" / stored.path
+    refresh(root.store, None, NOW)
+    undo(root.store, stored.receipt or "", NOW)
+    refresh(root.store, None, NOW, deletions_observed=True)
+    assert not path.exists()
+    assert check(root.store, NOW) == []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(document("written later by the agent"))
+    os.utime(path, (NOW - 60, NOW - 60))
+    refresh(root.store, None, NOW)
+    path.unlink()
+    refresh(root.store, None, NOW, deletions_observed=True)
+    [loss] = check(root.store, NOW)
+    assert (loss.code, loss.message.split(";")[0]) == ("shrunk", "1 memory became 0")
+
+
 def torn(root: Root) -> None:
     root.write(root.path.read_bytes()[:60], age_s=50)
 
