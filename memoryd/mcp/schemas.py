@@ -81,23 +81,23 @@ def _type(param: Param, argument: Argument) -> Any:
             return JsonObject
 
 
-_ROOT = Argument("The root (memory directory) by its name; left out: all of them.")
+_ROOT = Argument("The root (memory directory) by its name (default: all roots).")
 _ONE_ROOT = Argument("The root of the memory, if several roots have the id.")
-_ID = Argument("The id, as search_memories and list_memories give it.", required=True, non_empty=True)
+_ID = Argument("The id, as search_memories and list_memories return it.", required=True, non_empty=True)
 _FILTERS = {
     "type": Argument("Only memories of this type, e.g. learning, task, decision."),
-    "tags": Argument("Only memories that have every one of these tags."),
+    "tags": Argument("Only memories that have all of these tags."),
     "since": Argument("Only memories since this date (2026-01-31), age (7d, 24h) or period (last week, in May)."),
-    "until": Argument("Only memories until this date or period, its last day included; as since."),
+    "until": Argument("Only memories up to this date or period, including its last day; the same forms as since."),
     "archived": Argument("true: archived memories too."),
     "user": Argument(
-        "user-document: only this user's memories. Users are kept apart: where there are several, none's are shown "
-        "unless one is named here."
+        "user-document: only this user's memories. Users are kept separate: if a root has several, none of their "
+        "memories are shown unless one user is named here."
     ),
 }
 _SENSITIVE_WORDS = Argument(
-    "true: store although it contains a word like 'key' or 'token'. Never lifts the refusal of real secrets. Use it "
-    "only when the text holds no secret value."
+    "true: store it even if it contains a word like 'key' or 'token'. Real secrets are refused all the same. Use it "
+    "only if the text contains no secret value."
 )
 
 Search = _arguments(
@@ -105,8 +105,8 @@ Search = _arguments(
     SearchRequest,
     {
         "query": Argument(
-            "What to look for: words, a phrase, a name, an error message; any text. Wholly in quotation marks: only "
-            "memories with exactly this phrase, if there are any.",
+            "What to look for: words, a phrase, a name, an error message; any text. If all of it is in quotation "
+            "marks, only memories with exactly this phrase, if there are any.",
             required=True,
             non_empty=True,
         ),
@@ -114,10 +114,10 @@ Search = _arguments(
         **_FILTERS,
         "mode": Argument("hybrid (default): by words and by meaning."),
         "rerank": Argument("minilm: rank the best 20 again with a better model, slower."),
-        "min_score": Argument("Leave out memories with a lower score (0 to 1); each also has its confidence."),
-        "limit": Argument("How many memories at most (default 10).", maximum=_MAX_RESULTS),
+        "min_score": Argument("Leave out results with a lower score (0 to 1); each result also has a confidence."),
+        "limit": Argument("Maximum number of results (default 10).", maximum=_MAX_RESULTS),
         "max_tokens": Argument(
-            "Give whole memories instead of snippets, best first, of so many tokens together at most."
+            "Return whole memories instead of snippets, best first, up to this many tokens in total."
         ),
     },
 )
@@ -128,7 +128,9 @@ Get = _arguments(
         "id": _ID,
         "root": _ONE_ROOT,
         "embedding": Argument("true: with the numbers of a stored embedding.", kind=bool),
-        "offset": Argument("For a very long memory: its text from this character on, then from each next_offset."),
+        "offset": Argument(
+            "For a very long memory: return its text from this character on; continue with next_offset."
+        ),
     },
 )
 Listing = _arguments(
@@ -137,8 +139,8 @@ Listing = _arguments(
     {
         "root": _ROOT,
         **_FILTERS,
-        "limit": Argument("How many memories a page has at most.", maximum=_MAX_RESULTS),
-        "cursor": Argument("`next_cursor` of the page before."),
+        "limit": Argument("Maximum number of memories per page.", maximum=_MAX_RESULTS),
+        "cursor": Argument("`next_cursor` of the previous page."),
     },
 )
 Add = _arguments(
@@ -146,7 +148,7 @@ Add = _arguments(
     AddRequest,
     {
         "memory": Argument("", required=True),
-        "root": Argument("Where to store it; may be left out only where there is one root."),
+        "root": Argument("Where to store it; required if there are several roots."),
         "topic": Argument("markdown-topics, required: the topic (a directory).", non_empty=True),
         "subtopic": Argument("markdown-topics, required: the subtopic (a file in it, without .md).", non_empty=True),
         "user": Argument("user-document, required: whose memory it is.", non_empty=True),
@@ -193,7 +195,10 @@ def check_arguments(kind: type[Struct], given: Mapping[str, object]) -> JsonObje
     properties = _schema_of(kind)["properties"]
     for name in given:
         if name not in properties:
-            raise UsageError("unknown argument", hint=name_hint(name, properties))
+            fields = next((each for each in ("memory", "changes") if each in properties), None)
+            misplaced = fields is not None and name in field_schemas()
+            hint = f"give the fields of the memory in `{fields}`" if misplaced else name_hint(name, properties)
+            raise UsageError("unknown argument", hint=hint)
     values = {name: _unpacked(value, properties[name]) for name, value in given.items() if value is not None}
     try:
         checked: JsonObject = msgspec.to_builtins(msgspec.convert(values, kind, strict=False))
@@ -235,7 +240,7 @@ _FIELD_TYPES: Mapping[str, Mapping[str, object]] = {
 
 def _memory_schema() -> Schema:
     return {
-        "description": "The fields of the memory, by the layout of its root (memory_status tells the layout). Other "
+        "description": "The fields of the memory, by the layout of its root (see memory_status). Other "
         "fields are kept as they are. Ids and times are set by memoryd.",
         "properties": field_schemas(),
         "additionalProperties": True,

@@ -57,8 +57,8 @@ TOOLS: dict[str, Tool] = {
             "search_memories",
             "Search memories",
             "Find what was remembered, best first. Search before you begin a task, and whenever you meet an error, a "
-            "name or a decision that may have come up before. Any text is a valid query. Without max_tokens it gives "
-            "snippets (get_memory gives the whole); with it whole memories, ready to use.",
+            "name or a decision that may have come up before. Any text is a valid query. Without max_tokens the "
+            "results are snippets (get_memory returns the whole memory); with it, whole memories, ready to use.",
             schemas.Search,
             SearchResult,
             Memories.search,
@@ -66,7 +66,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "get_memory",
             "Read one memory",
-            "One memory, whole, as it was written.",
+            "Return one memory in full, exactly as stored.",
             schemas.Get,
             GetResult,
             Memories.get,
@@ -74,8 +74,8 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "list_memories",
             "List memories",
-            "The memories of one root or of all, newest first, page by page. To find something, search_memories is "
-            "better.",
+            "List the memories of one root or of all roots, newest first, page by page. To find something, use "
+            "search_memories.",
             schemas.Listing,
             ListResult,
             Memories.page,
@@ -84,8 +84,9 @@ TOOLS: dict[str, Tool] = {
             "add_memory",
             "Store a memory",
             "Remember something for later sessions and other agents: a lesson, a decision, how something works here. "
-            "One thing a memory, and so that it is understood without the present conversation. It is on disk when "
-            "this returns. Never store passwords, tokens or keys: say where they are kept; real secrets are refused.\n"
+            "Store one thing per memory, worded so that it can be understood without this conversation. It is on disk "
+            "when the call returns. Never store passwords, tokens or keys: say where they are kept; real secrets are "
+            "refused.\n"
             f"What `memory` holds depends on the layout of the root:\n{_fields_by_layout()}",
             schemas.Add,
             AddResult,
@@ -96,8 +97,8 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "update_memory",
             "Change a memory",
-            "Correct or extend a memory: the named fields change, the rest stays. Better than adding a second one "
-            "that says nearly the same. It can be taken back by its receipt.",
+            "Correct or extend a memory: the named fields change, the rest stays. Prefer this to adding a second "
+            "memory that says nearly the same. The receipt can undo the change.",
             schemas.Update,
             CheckedResult,
             Memories.update,
@@ -108,8 +109,8 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "forget_memory",
             "Forget a memory",
-            "Take away a memory that is wrong or no longer true. It goes to the archive where the layout has one, and "
-            "can be brought back by its receipt in any case.",
+            "Remove a memory that is wrong or no longer true. It goes to the archive if the layout has one; in any "
+            "case its receipt can bring it back.",
             schemas.Forget,
             StoredResult,
             Memories.forget,
@@ -119,8 +120,8 @@ TOOLS: dict[str, Tool] = {
         Tool(
             "memory_status",
             "See the memory roots",
-            "The roots (memory directories) with their names, layouts, sizes and states, and whether their index is "
-            "current.",
+            "List the roots (memory directories) with their names, layouts, sizes and states, and whether their index "
+            "is current.",
             schemas.Status,
             StatusResult,
             Memories.status,
@@ -138,7 +139,9 @@ def describe(tool: Tool, layouts: Mapping[str, str]) -> str:
     """Return the description of a tool; that of `add_memory` lists the current roots."""
     if tool.name != "add_memory" or not layouts:
         return tool.description
-    roots = ", ".join(f"{name} ({layout})" for name, layout in layouts.items())
+    read_only = {name for name, layout in LAYOUTS.items() if layout.writer is None}
+    shown = {name: f"{layout}, read-only" if layout in read_only else layout for name, layout in layouts.items()}
+    roots = ", ".join(f"{name} ({layout})" for name, layout in shown.items())
     return f"{tool.description}\nRoots: {roots}."
 
 

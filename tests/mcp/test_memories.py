@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from memoryd.errors import ConflictError, MemorydError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp import schemas
 from memoryd.mcp.memories import Memories, Scope, memory_uri, parse_uri
-from memoryd.mcp.tools import TOOLS, content_of, error_text, internal_error, run_tool
+from memoryd.mcp.tools import TOOLS, content_of, describe, error_text, internal_error, run_tool
 from tests.mcp.fake import FakeDaemon
 
 Values = dict[str, Any]
@@ -175,8 +176,18 @@ class TestArguments:
             schemas.check_arguments(schemas.Search, sent)
         assert "canary" not in error_text(refused.value)
 
+    @pytest.mark.parametrize(("kind", "fields"), [(schemas.Add, "memory"), (schemas.Update, "changes")])
+    def test_a_field_beside_the_memory_is_sent_to_its_place(self, kind: type[Struct], fields: str) -> None:
+        with pytest.raises(UsageError, match="unknown argument") as refused:
+            schemas.check_arguments(kind, {"content": "x"})
+        assert refused.value.hint == f"give the fields of the memory in `{fields}`"
+
 
 class TestTexts:
+    def test_roots_that_cannot_store_are_marked(self) -> None:
+        text = describe(TOOLS["add_memory"], {"a": "jsonl-store", "n": "notes", "new": "unknown"})
+        assert text.endswith("Roots: a (jsonl-store), n (notes, read-only), new (unknown).")
+
     def test_a_bug_is_reported_by_its_place_alone(self) -> None:
         with pytest.raises(ValueError, match="content of a memory") as fault:
             int("content of a memory")
