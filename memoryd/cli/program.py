@@ -103,4 +103,5 @@ def _usage_error(error: click.ClickException) -> UsageError:
         return UsageError(error.format_message())
     if isinstance(error, click.NoSuchOption) and error.option_name == "--json" and error.ctx and not error.ctx.parent:
         return UsageError("--json belongs after the command", hint="for example `memoryd status --json`")
-    return UsageError(error.format_message(), hint=f"see `{error.ctx.command_path if error.ctx else 'memoryd'} --help`")
+    message = error.format_message().replace("\n\t", " ")  # click lists the choices of a missing argument on lines
+    return UsageError(message, hint=f"see `{error.ctx.command_path if error.ctx else 'memoryd'} --help`")

@@ -524,6 +524,11 @@ def test_an_option_without_its_value_is_wrong_usage(
     assert option[-1] in capsys.readouterr().err
 
 
+def test_the_choices_of_a_missing_argument_are_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion"]) == 2
+    assert "Choose from: bash, zsh, fish\nhint: see `memoryd completion --help`" in capsys.readouterr().err
+
+
 def test_a_value_is_required_after_force(stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--socket", stub.path, "lock", "clear", "--force"]) == 2
     assert capsys.readouterr().err == (
