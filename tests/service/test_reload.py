@@ -34,6 +34,7 @@ from memoryd.errors import (
     UnknownRootError,
     UsageError,
 )
+from memoryd.operations.lookup import LoadedMemory, read_memory
 from memoryd.service.daemon import Daemon
 from memoryd.service.handlers.memories import MemoryHandlers
 from memoryd.service.handlers.roots import RootHandlers
@@ -353,3 +354,30 @@ def test_a_change_that_was_made_is_not_called_stopped(daemon: Daemon, monkeypatc
     done = cast("Any", worker.submit(Job("undo", UndoRequest(receipt=added.receipt))).result(PATIENCE_S))
     assert done.receipt
     assert worker.store.journal.entry(added.receipt).state == "undone"
+
+
+def test_a_memory_is_looked_for_again_though_its_root_was_ready_a_moment_later(
+    daemon: Daemon, first_check: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_early(store: Store, identity: str, now: float) -> LoadedMemory | None:
+        try:
+            return read_memory(store, identity, now)
+        finally:
+            first_check.set()
+            for worker in daemon.roots.all():
+                assert worker.ready.wait(PATIENCE_S)
+
+    monkeypatch.setattr("memoryd.service.handlers.memories.read_memory", read_early)
+    answer = cast("Any", MemoryHandlers(daemon).get(GetRequest(id=learning(1)["id"])))
+    assert answer.result(PATIENCE_S).root == "a"
+
+
+def test_a_memory_is_not_called_missing_where_its_root_restarts_again(
+    daemon: Daemon, first_check: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = cast("Any", MemoryHandlers(daemon).get(GetRequest(id=learning(1)["id"])))
+    monkeypatch.setattr(Worker, "ends", True)
+    monkeypatch.setattr("memoryd.service.handlers.memories.read_memory", lambda *_: None)
+    first_check.set()
+    with pytest.raises(BusyError, match="restarted by a reload"):
+        answer.result(PATIENCE_S)

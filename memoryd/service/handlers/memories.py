@@ -22,7 +22,7 @@ from memoryd.core.query import Filters
 from memoryd.disk.journal.database import JournalError
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
-from memoryd.errors import ConflictError, MemorydError, NotFoundError, RootMissingError, UsageError
+from memoryd.errors import BusyError, ConflictError, MemorydError, NotFoundError, RootMissingError, UsageError
 from memoryd.operations.lookup import LIMIT as LIST_LIMIT
 from memoryd.operations.lookup import LoadedMemory, list_memories, read_memory
 from memoryd.operations.search import LIMIT as SEARCH_LIMIT
@@ -145,15 +145,26 @@ class MemoryHandlers(Handlers):
         """Read one memory. If it is not found while changes are pending, or a root starts, read again once they are
         indexed."""
         workers = self.flush_all(self._roots.readable(request.root))
+        lagging = self._lagging(workers)
         try:
             return self._get(request, workers)
         except (NotFoundError, RootMissingError, JournalError):
-            lagging = self._lagging(workers)
+            lagging = list(dict.fromkeys([*lagging, *self._lagging(workers)]))
             if not lagging:
                 raise
         rescans = {worker.name: worker.submit(Job("rescan")) for worker in lagging}
-        current = self._roots.current  # the next line runs on a worker's thread, which must not wait
-        return gather(rescans, lambda _: self._get(request, [*map(current, workers)]))
+        return gather(rescans, lambda _: self._get_again(request, [*map(self._roots.current, workers)]))
+
+    def _get_again(self, request: GetRequest, workers: list[Worker]) -> GetResult:
+        """Read one memory; on a worker's thread, which must not wait. Raises BusyError if it is not found while a
+        reload restarts a root once more."""
+        ready = all(worker.ready.is_set() for worker in workers)
+        try:
+            return self._get(request, workers)
+        except (NotFoundError, RootMissingError, JournalError) as error:
+            if ready and not any(worker.ends for worker in workers):
+                raise
+            raise BusyError("roots are being restarted by a reload", hint="try again in a moment") from error
 
     def _get(self, request: GetRequest, workers: list[Worker]) -> GetResult:
         identity, matches = request.id, []
