@@ -134,6 +134,12 @@ def lock_directory(fd: int, path: str) -> Iterator[None]:
         ) from error
     if not got:
         holder = flock_holder(os.fstat(fd).st_ino)
+        if holder == os.getpid():
+            raise AlreadyRunningError(
+                f"the root {path} is still in use by what ran here before the last reload",
+                hint="memoryd goes on by itself when that has ended",
+                data={"path": path, "pid": holder},
+            )
         who = f"process {holder}" if holder else "another process"
         raise AlreadyRunningError(
             f"the root {path} is in use by another memoryd ({who})",

@@ -381,3 +381,16 @@ def test_a_memory_is_not_called_missing_where_its_root_restarts_again(
     first_check.set()
     with pytest.raises(BusyError, match="restarted by a reload"):
         answer.result(PATIENCE_S)
+
+
+def test_a_root_whose_last_work_goes_on_blames_no_other_memoryd(
+    daemon: Daemon, reload: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memoryd.service.roots.STOP_S", 0.0)
+    with reload() as before:
+        [worker] = until(lambda: [each for each in daemon.roots.named("a") if each is not before], "its successor")
+        assert worker.ready.wait(PATIENCE_S)
+        assert "what ran here before the last reload" in worker.status.reasons[0]
+    until(lambda: not before.alive, "the last work has ended")
+    worker.look_soon()
+    until(lambda: worker.status.state != "failed", "it goes on by itself")
