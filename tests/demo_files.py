@@ -269,8 +269,9 @@ class Kept:
         assert int(age[1]) >= 3
         assert not os.path.lexists(self.dir / JSONL / ".lock")
         for agent in ("ada", "bo"):
-            (waits,) = self.reports(agent, "waits")
-            assert took["at"] < waits["at"] < self.reports(agent, "wrote")[-1]["at"]
+            last = self.reports(agent, "wrote")[-1]["at"]
+            waits = [each["at"] for each in self.reports(agent, "waits")]  # on a busy machine also for one another
+            assert any(took["at"] < at < last for at in waits)
 
     def check_just_what_was_due_is_archived(self) -> None:
         before, places = live(self.found / JSONL), archives(self.dir / JSONL)
