@@ -12,7 +12,8 @@ from memoryd.core.defaults import Limit
 
 
 class Difference(NamedTuple):
-    """The names of roots that a reload adds, changes and removes. A renamed root is one removed and one added."""
+    """The names of roots that a reload adds, changes and removes. A renamed root is one removed and one added; where
+    the settings of [daemon] or [search] differ, every root that stays is changed."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -20,12 +21,13 @@ class Difference(NamedTuple):
 
 
 def diff(old: Config, new: Config) -> Difference:
-    """Compare the roots of two configurations; `old.daemon != new.daemon` compares the daemon's own settings."""
+    """Compare two configurations."""
+    shared = (old.daemon, old.search) == (new.daemon, new.search)
     before = {root.name: root for root in old.roots}
     after = {root.name: root for root in new.roots}
     return Difference(
         tuple(name for name in after if name not in before),
-        tuple(name for name in after if name in before and before[name] != after[name]),
+        tuple(name for name in after if name in before and not (shared and before[name] == after[name])),
         tuple(name for name in before if name not in after),
     )
 

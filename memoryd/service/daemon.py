@@ -356,12 +356,10 @@ class Daemon:
         places = self.places.current()
         new = self._load(places)
         found = diff(self.config, new)
-        everything = (new.daemon, new.search) != (self.config.daemon, self.config.search)
         if dry_run:
             return found
-        broken = [each.name for each in self.roots.broken()]
-        kept = [root.name for root in new.roots if root.name not in (*found.added, *found.changed)]
-        names = [*found.changed, *found.added, *(name for name in kept if everything or name in broken)]
+        broken = (each.name for each in self.roots.broken() if each.name not in (*found.changed, *found.removed))
+        names = [*found.changed, *found.added, *broken]
         self.roots.check_owners(new, found.added)
         if names:
             _require_writable(places.state_dir)

@@ -18,7 +18,8 @@ def _parse(text: str, *extra: str) -> Config:
 
 def test_diff() -> None:
     old = _parse(BASE)
-    assert diff(old, _parse("# moved down\n\n[daemon]\nsettle_ms=5\n" + BASE)) == ((), (), ())
+    assert diff(old, _parse("# moved down\n\n[daemon]\nsettle_ms=5\n" + BASE)) == ((), ("a", "b"), ())
+    assert diff(old, _parse("# moved down\n" + BASE)) == ((), (), ())
     assert diff(old, _parse(BASE + "mode='observe'\n")) == ((), ("b",), ())
     assert diff(old, _parse("[defaults]\nbackups=2\n" + BASE)) == ((), ("a", "b"), ())
     assert diff(old, _parse(BASE.replace("'b'", "'c'"))) == (("c",), (), ("b",))
