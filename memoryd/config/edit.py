@@ -99,7 +99,7 @@ def restored_on_error(config_path: str, before: str | None) -> Iterator[None]:
         if text_of(config_path) != after or after == before:
             raise
         if before is None:
-            os.unlink(config_path)
+            os.unlink(os.path.realpath(config_path))  # the file that the edit created, not a link to it
         else:
             write_config(config_path, before)
         raise

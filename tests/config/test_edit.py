@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryd.config import edit
-from memoryd.config.edit import add_root, remove_root, write_config
+from memoryd.config.edit import add_root, remove_root, restored_on_error, write_config
 from memoryd.config.load import parse
 from memoryd.config.settings import Config, RootConfig
 from memoryd.config.template import template
@@ -265,6 +265,18 @@ def test_somebody_elses_change_meanwhile_is_not_lost(tmp_path: Path, monkeypatch
     with pytest.raises(ConflictError):
         home.add(path="/n/x")
     assert home.text == FILE + "\n# mine\n"
+
+
+def test_a_new_file_is_taken_back_and_a_link_to_its_place_stays(tmp_path: Path) -> None:
+    link, target = tmp_path / "config.toml", tmp_path / "dotfiles" / "config.toml"
+    link.symlink_to(target)
+    (tmp_path / "root").mkdir()
+    add_root(str(link), {"path": str(tmp_path / "root")}, state_dir=STATE)
+    assert target.exists()
+    with pytest.raises(DeniedError), restored_on_error(str(link), None):
+        raise DeniedError("the root cannot be added")
+    assert link.is_symlink()
+    assert not target.exists()
 
 
 def test_a_write_that_fails_leaves_the_file_and_no_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
