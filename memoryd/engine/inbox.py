@@ -336,11 +336,12 @@ class Inbox:
     def submit(self, job: Job) -> Future[Result]:
         """Add a command."""
         with self._changed:
-            if self._ends:
-                self.decline(job)
-            else:
+            accepted = not self._ends
+            if accepted:
                 self._commands.append(job)
                 self._wake()
+        if not accepted:
+            self.decline(job)
         return job.future
 
     def enqueue_scheduled(self, name: str) -> None:

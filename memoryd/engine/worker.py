@@ -148,12 +148,16 @@ class Worker:
         return not self._thread.is_alive()
 
     def hand_over(self, successor: Callable[[Job], object]) -> None:
-        """Give the commands that this worker did not begin to `successor`, and those that still come."""
-        with self._handing_over:
-            self._successor = successor
-            for job in self._waiting:
+        """Give the commands that this worker did not begin to `successor`, and those that still come, in their order.
+        None is given while a lock is held: what waits for a refused command may submit another one."""
+        while True:
+            with self._handing_over:
+                waiting, self._waiting = self._waiting, []
+                if not waiting:
+                    self._successor = successor
+                    return
+            for job in waiting:
                 successor(job)
-            self._waiting.clear()
 
     def _decline(self, job: Job) -> None:
         with self._handing_over:

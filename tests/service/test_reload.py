@@ -394,3 +394,13 @@ def test_a_root_whose_last_work_goes_on_blames_no_other_memoryd(
     until(lambda: not before.alive, "the last work has ended")
     worker.look_soon()
     until(lambda: worker.status.state != "failed", "it goes on by itself")
+
+
+def test_what_waits_for_a_refused_command_may_submit_another(roots: Roots, reload: Any) -> None:
+    again: list[Future[Result]] = []
+    with reload("a") as worker:
+        refused = worker.submit(Job("sync"))
+        refused.add_done_callback(lambda _: again.append(worker.submit(Job("sync"))))
+    with pytest.raises(UnknownRootError):
+        again[0].result(PATIENCE_S)
+    assert [each.name for each in roots.all()] == ["b"]
