@@ -96,7 +96,6 @@ class Root:
 
     def end(self) -> None:
         """Write what still waits, and close the store."""
-        self._hints.unwatch(self.store.name)
         self.memories.end()
         if save_versions(self.store, self._clock.wall()):
             self._reports.report_new()

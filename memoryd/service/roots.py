@@ -141,7 +141,7 @@ class Roots:
         for name in wanted:
             self.timetable.remove(name)
             for worker in self._workers_named(name):
-                worker.stop(STOP_S, restarts=True)
+                self._stop(worker)
         if config.search != self._search:
             self._search, self.meaning = config.search, build_semantic_search(config.search, os.environ)
             embedder = self.meaning.embedder
@@ -220,8 +220,14 @@ class Roots:
             self._broken.pop(name, None)
             worker = self._workers.pop(name, None)
         if worker is not None:
-            worker.stop(STOP_S, restarts=True)
+            self._stop(worker)
             worker.hand_over(lambda job: job.refuse(_removed(name)))
+
+    def _stop(self, worker: Worker) -> None:
+        """Stop a worker that a reload ends, and the watch of its directory: if it ends too late to be waited for, its
+        successor may watch another directory under the same name."""
+        worker.stop(STOP_S, restarts=True)
+        self.watcher.unwatch(worker.name)
 
     # --- reading
 

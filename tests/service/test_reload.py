@@ -396,6 +396,31 @@ def test_a_root_whose_last_work_goes_on_blames_no_other_memoryd(
     until(lambda: worker.status.state != "failed", "it goes on by itself")
 
 
+def test_work_that_ends_too_late_ends_no_watch_of_its_successor(
+    daemon: Daemon, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root has the same name, but another directory, which need not wait for the old one."""
+    daemon.roots.start()
+    [before], goes_on = daemon.roots.named("b"), threading.Event()
+    end = before.root.end
+    monkeypatch.setattr(before.root, "end", lambda: (goes_on.wait(PATIENCE_S), end()))
+    monkeypatch.setattr("memoryd.service.roots.STOP_S", 0.0)
+    moved = tmp_path / "elsewhere" / "b"
+    moved.mkdir(parents=True)
+    assert places.config is not None
+    path = Path(places.config)
+    path.write_text(path.read_text().replace(str(tmp_path / "b"), str(moved)))
+    daemon.reload()
+    [worker] = daemon.roots.named("b")
+    assert worker.ready.wait(PATIENCE_S)
+    found = moved.stat()
+    directories = {"": (found.st_dev, found.st_ino)}
+    assert daemon.roots.coverage("b", directories) == (1, 1)
+    goes_on.set()
+    until(lambda: not before.alive, "the last work has ended")
+    assert daemon.roots.coverage("b", directories) == (1, 1)
+
+
 def test_what_waits_for_a_refused_command_may_submit_another(roots: Roots, reload: Any) -> None:
     again: list[Future[Result]] = []
     with reload("a") as worker:
