@@ -395,7 +395,7 @@ def _changed_lines(prepared: PreparedAction, digest: Hash) -> OwnChange | None:
     start, line, old, new = lines_of(before, after, action.edits)
     if new and not new.endswith(b"\n") and start + len(new) < len(after):
         return None  # the next line was joined to it
-    return OwnChange(fingerprint, start, line, old, new, fingerprint, digest)
+    return OwnChange(fingerprint, start, line, old, new, fingerprint, digest, after.endswith(b"\n"))
 
 
 def _prepare_append(store: Store, action: Action, group: int) -> PreparedAction | None:
@@ -432,7 +432,7 @@ def _prepare_append(store: Store, action: Action, group: int) -> PreparedAction 
         None,
         None,
         fingerprint,
-        OwnChange(fingerprint, fingerprint.size, None, b"", tail, fingerprint, digest),
+        OwnChange(fingerprint, fingerprint.size, None, b"", tail, fingerprint, digest, tail.endswith(b"\n")),
     )
 
 

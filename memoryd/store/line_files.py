@@ -40,7 +40,7 @@ _Value = TypeVar("_Value")
 class OwnChange(NamedTuple):
     """A change of memoryd to whole lines. At byte `start`, in line `line` (from 1), `old` became `new`; `before` and
     `after` are the fingerprints of the file, `digest` covers its whole content after the change. An append has no `old`
-    and no `line`: the catalogue has the number of lines."""
+    and no `line`: the catalogue has the number of lines. `ended`: the file then ends with a newline."""
 
     before: Fingerprint
     start: int
@@ -49,6 +49,7 @@ class OwnChange(NamedTuple):
     new: bytes
     after: Fingerprint
     digest: Hash
+    ended: bool
 
     @property
     def appended(self) -> bool:
@@ -68,10 +69,8 @@ class PendingChanges:
         """Return a copy of the digest of the whole file, to be updated further; None if the file changed since our last
         change or does not end with a newline."""
         change = self._changes.get(path)
-        if change is None or not change.after.same_content(found) or not change.new.endswith(b"\n"):
-            return None
-        ended = change.appended or change.start + len(change.new) < change.after.size
-        return change.digest.copy() if ended else None
+        known = change is not None and change.ended and change.after.same_content(found)
+        return change.digest.copy() if change is not None and known else None
 
     def note(self, path: str, change: OwnChange) -> None:
         """Record a change to the lines of a file; consecutive appends become one change."""

@@ -8,11 +8,12 @@ import pytest
 
 from memoryd.core.plan import ANY_CONTENT, Action, Kind, Plan
 from memoryd.core.spans import Edit, Span, sha256
+from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.store.commit import Origin, change
 from memoryd.store.layout_views import IndexedFiles
 from memoryd.store.line_files import PendingChanges
-from tests.layouts.samples import lines, memory, uuid
+from tests.layouts.samples import line, lines, memory, uuid
 from tests.operations.world import CORE, World, whole_reads
 
 
@@ -64,6 +65,19 @@ def test_a_line_without_its_newline_is_not_joined(world: World) -> None:
     world.look([CORE])
     assert world.read(CORE) == lines(memory(1), memory(2))
     assert [each[1] for each in indexed_entries(world)] == [1, 2]
+
+
+def test_a_torn_last_line_is_not_joined_after_a_change_above_it(world: World) -> None:
+    """memoryd knows the digest of what it wrote, which does not say how the file ends."""
+    torn = line(memory(8))[:-20]
+    world.write(CORE, lines(memory(1, updated_at=None), memory(2)) + torn)
+    world.look()
+    assert repair(world.store, world.now, codes=["corrected-schema"]).receipt is not None
+    world.look()
+    add(world, 3)
+    world.look([CORE])
+    assert world.read(CORE).splitlines()[2:] == [torn, line(memory(3))]
+    assert [str(each[2]) for each in indexed_entries(world)] == [uuid(1), uuid(2), uuid(3)]
 
 
 def test_a_foreign_write_between_two_changes_is_read(world: World) -> None:
