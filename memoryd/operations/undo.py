@@ -56,6 +56,8 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Co
         changed = [step for step in entry.steps if not _is_unchanged(store, step)]
         later = {step: undo_in_grown_file(store, step, why) for step in changed}
         known = {step: action for step, action in later.items() if action is not None}
+        if entry.operation in RESTORABLE_OPERATIONS:
+            known = {step: action for step, action in known.items() if not _has_returned(store, step)}
         if len(known) == len(changed):
             plan = Plan(tuple(_backwards(store, entry, why, known)))
         else:
@@ -104,9 +106,21 @@ def _is_unchanged(store: Store, step: Step) -> bool:
 def _backwards(store: Store, entry: Entry, why: str, later_changes: Mapping[Step, Action]) -> Iterator[Action]:
     """Yield the reverse of each step, the last first, so that a memory is in the live file before its archive copy is
     removed. All actions are one group, because groups may share an archive: a crash rolls them all back."""
-    actions = [later_changes.get(step) or _backward(store, step, why) for step in reversed(entry.steps)]
+    steps = [step for step in reversed(entry.steps) if not _is_gone(store, step)]
+    actions = [later_changes.get(step) or _backward(store, step, why) for step in steps]
     yield from (replace(action, copy=True) for action in actions[:-1])
     yield from actions[-1:]
+
+
+def _is_gone(store: Store, step: Step) -> bool:
+    """True if only the mode of a file was changed, and the file has been removed since: it has no mode to restore."""
+    if step.kind != "chmod":
+        return False
+    try:
+        store.tree.mode_of(step.path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    return False
 
 
 def _backward(store: Store, step: Step, why: str) -> Action:
@@ -187,6 +201,13 @@ def undo_in_grown_file(store: Store, step: Step, why: str) -> Action | None:
     else:
         edits = (Edit(Span(step.base_size or 0, step.after_size), b""),)
     return Action(Kind.REWRITE, step.path, why, edits=edits, base=sha256(content))
+
+
+def _has_returned(store: Store, step: Step) -> bool:
+    """True if a memory that the step removed is in the lines added since, from where it must not come back again."""
+    content = current_content(store, step.path) or b""
+    added = content[step.after_size or 0 :]
+    return bool(added) and any(text.strip() in added for text in _removed_texts(store, step))
 
 
 def restore_records(store: Store, entry: Entry, now: float) -> Plan | None:

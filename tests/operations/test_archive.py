@@ -254,6 +254,16 @@ class TestUndo:
         world.sync()
         assert archive(world.store, world.now, by="schedule").receipt is None, "it would undo the undo"
 
+    def test_a_memory_that_is_live_again_does_not_come_twice(self, world: World) -> None:
+        """An agent stored it again, or a backup was restored: the file then only looks as if it had grown."""
+        world.write(LEARNINGS, lines(learning(1), learning(2)))
+        world.look()
+        done = archive(world.store, world.now, by="command", ids=[uuid(1)])
+        world.append(LEARNINGS, learning(1))
+        world.look()
+        undo(world.store, done.receipt or "", world.now)
+        assert world.read(LEARNINGS) == lines(learning(2), learning(1))
+
     def test_restores_each_memory_in_a_rewritten_file(self, world: World) -> None:
         world.write(LEARNINGS, lines(learning(1), learning(2), learning(3)))
         world.look()

@@ -125,6 +125,16 @@ class TestPermissions:
         undo(world.store, done.receipt or "", world.now)
         assert modes(world) == before
 
+    def test_undo_leaves_out_what_is_gone(self, world: World) -> None:
+        filled(world)
+        for name in (CORE, LEARNINGS):
+            world.path(name).chmod(0o644)
+        done = tighten(world.store, world.now, by="command")
+        world.path(CORE).unlink()
+        undo(world.store, done.receipt or "", world.now)
+        assert stat.S_IMODE(world.path(LEARNINGS).stat().st_mode) == 0o644
+        assert not world.path(CORE).exists()
+
 
 class TestCheck:
     def test_a_sound_store_has_no_findings(self, world: World) -> None:
