@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from memoryd.control.methods.recovery import BackupRow, CreatedBackup
 from memoryd.core.dates import iso
+from memoryd.core.index import FileRow
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality, drop
 from memoryd.core.spans import sha256
@@ -30,6 +31,8 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
     if store.file_rules.backup_dir is None:
         if file is not None:
             return back_up_file(store, file, now, dry_run=dry_run)
+        if not any(_is_source(row) for row in store.catalogue.files().values()):
+            return [CreatedBackup(file=None, outcome="empty", id=None)]
         return [CreatedBackup(file=None, outcome="due")] if dry_run else take_snapshot(store, now)
     results: list[CreatedBackup] = []
     for path in _files(store, file):
@@ -39,7 +42,7 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
         if same and _exists(store, newest[0].name) and not _has_surplus(store, path, now):
             results.append(CreatedBackup(file=path, outcome="equal", id=newest[0].id))
             continue
-        if newest and not content:
+        if not content:
             # An empty file, perhaps after its last memory was archived, needs no backup and no lock.
             results.append(CreatedBackup(file=path, outcome="empty", id=None))
             continue
@@ -209,9 +212,13 @@ def back_up_file(store: Store, path: str, now: float, *, dry_run: bool = False) 
     return [CreatedBackup(file=path, outcome="made" if made else "equal", id=backup_id)]
 
 
+def _is_source(row: FileRow) -> bool:
+    return row.role == Role.SOURCE and bool(row.digest)
+
+
 def _states(store: Store) -> Iterator[FileState]:
     for path, row in store.catalogue.files().items():
-        if row.role != Role.SOURCE or not row.digest:
+        if not _is_source(row):
             continue
         found = store.tree.stat(path)
         if found is None:

@@ -43,10 +43,13 @@ def restore(
     The current content is backed up first, so the restore can be undone. Raises UsageError if neither `file` nor `at`
     says what to restore, and NotFoundError.
     """
-    save_versions(store, now)
+    if at is None:
+        save_versions(store, now)  # one of which may be the best
     if file is not None:
         require_known(store, file, now)
     contents, modes, source = _select(store, now, file, at)
+    if not dry_run:
+        save_versions(store, now)  # not before one was read that this may rotate out
 
     def decide() -> Plan:
         actions = [_restore_action(store, path, content, modes.get(path), source) for path, content in contents.items()]

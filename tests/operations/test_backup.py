@@ -15,6 +15,7 @@ from memoryd.disk.blobs import quarantine
 from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.errors import ConflictError, NotFoundError, UsageError
 from memoryd.operations.backup import create_backups, list_backups, prune_state
+from memoryd.operations.file_versions import save_versions
 from memoryd.operations.refresh import refresh
 from memoryd.operations.restore import restore
 from memoryd.operations.undo import undo
@@ -386,6 +387,49 @@ class TestRestoreSources:
         restore(store, NOW, file=None, at=listed[1].id)
         assert (root / json_samples.name(1)).read_bytes() == json_samples.file(1)
         store.close()
+
+
+def test_a_named_version_is_restored_before_newer_ones_rotate_it_out(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    path = root / "a" / "b.md"
+    path.parent.mkdir()
+    store = Store("m", str(root), "markdown-topics", Policy(backups=1), str(tmp_path / "state"))
+    store.attach()
+    try:
+        wanted = b"## 2026-01-02: One\n**Context:** c\n**Problem:** p\n---\n"
+        for number, content in enumerate((wanted, wanted * 2)):
+            path.write_bytes(content)
+            os.utime(path, (NOW - 60 + number, NOW - 60 + number))
+            refresh(store, None, NOW + number)
+            if not number:
+                save_versions(store, NOW)
+        assert store.unsaved_versions.states()
+        [version] = list_backups(store, NOW + 2, file="a/b.md")
+        restore(store, NOW + 2, file=None, at=version.id, dry_run=True)
+        restore(store, NOW + 2, file=None, at=version.id)
+        assert path.read_bytes() == wanted
+    finally:
+        store.close()
+
+
+def test_there_is_no_snapshot_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    store = Store("m", str(tmp_path / "root"), "json-files", Policy(), str(tmp_path / "state"))
+    store.attach()
+    try:
+        refresh(store, None, NOW)
+        for dry_run in (True, False):
+            assert [each.outcome for each in create_backups(store, NOW, dry_run=dry_run)] == ["empty"]
+        assert list_backups(store, NOW) == []
+    finally:
+        store.close()
+
+
+def test_an_empty_file_needs_no_backup(world: World) -> None:
+    world.write(CORE, b"")
+    for dry_run in (True, False):
+        assert [each.outcome for each in create_backups(world.store, world.now, dry_run=dry_run)] == ["empty"]
 
 
 def test_a_version_is_chosen_by_the_file_as_it_is_now(tmp_path: Path) -> None:
