@@ -100,11 +100,13 @@ def _from_quarantine(store: Store, at: str, file: str | None) -> tuple[dict[str,
 
 
 def newest_good(store: Store, path: str, now: float) -> bytes | None:
-    """Return the content of the newest valid backup of a file; None if there is none."""
+    """Return the content of the newest valid backup of a file; None if there is none, or it is all unreadable."""
     try:
-        return next(iter(_select(store, now, path, None)[0].values()))
+        content = next(iter(_select(store, now, path, None)[0].values()))
     except NotFoundError:
         return None
+    quality = store.quality(path, content, now)
+    return content if quality.records or not quality.units else None
 
 
 def _restore_action(store: Store, path: str, content: bytes, mode: int | None, source: str) -> Action | None:

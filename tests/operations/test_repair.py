@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from memoryd.core.plan import Kind
 from memoryd.errors import UsageError
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
@@ -11,6 +14,7 @@ from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import dedupe
 from tests.layouts.samples import learning, line, lines
+from tests.layouts.session_samples import memory, session, text
 from tests.operations.world import LEARNINGS, World
 
 GLUED = b'{"content":"no id","odd": 1.50}'
@@ -128,3 +132,21 @@ def test_equal_duplicates_are_removed_and_differing_ones_reported(world: World) 
     assert path.read_bytes() == lines(learning(1), other)
     assert [note.kind for note in done.plan.notes] == ["note"]
     assert dedupe(world.store, world.now, by="command").receipt is None
+
+
+def test_an_unreadable_file_is_not_replaced_by_a_backup_that_is_as_unreadable(tmp_path: Path) -> None:
+    world = World(tmp_path, kind="session-files")
+    path = "2026-01-30/14-30-00-fix-bug.json"
+    try:
+        whole = text(session(memory()))
+        for size in (90, 40):
+            world.write(path, whole[:size])
+            world.look()
+            create_backups(world.store, world.now)
+        world.write(path, whole[:90])
+        world.look()
+        assert "broken-session" in codes(world)
+        [action] = repair(world.store, world.now, codes=["broken-session"], dry_run=True).plan.actions
+        assert action.kind is Kind.REMOVE, "to quarantine, as without any backup"
+    finally:
+        world.store.close()
