@@ -56,7 +56,7 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Co
         changed = [step for step in entry.steps if not _is_unchanged(store, step)]
         later = {step: undo_in_grown_file(store, step, why) for step in changed}
         known = {step: action for step, action in later.items() if action is not None}
-        if entry.operation in RESTORABLE_OPERATIONS:
+        if entry.operation in (*RESTORABLE_OPERATIONS, "undo"):
             known = {step: action for step, action in known.items() if not _has_returned(store, step)}
         if len(known) == len(changed):
             plan = Plan(tuple(_backwards(store, entry, why, known)))
@@ -204,10 +204,13 @@ def undo_in_grown_file(store: Store, step: Step, why: str) -> Action | None:
 
 
 def _has_returned(store: Store, step: Step) -> bool:
-    """True if a memory that the step removed is in the lines added since, from where it must not come back again."""
-    content = current_content(store, step.path) or b""
-    added = content[step.after_size or 0 :]
-    return bool(added) and any(text.strip() in added for text in _removed_texts(store, step))
+    """True if a memory that the step removed is in the part added since, marked as archived or not: it must not come
+    back a second time."""
+    added = (current_content(store, step.path) or b"")[step.after_size or 0 :]
+    if not added or not store.known_layout.reader.parses_fragments:
+        return False  # a JSON document does not grow at its end
+    back = [_fields(store, step.path, text) for text in _texts(store, step.path, added)]
+    return any(_fields(store, step.path, text) in back for text in _removed_texts(store, step))
 
 
 def restore_records(store: Store, entry: Entry, now: float) -> Plan | None:

@@ -264,6 +264,26 @@ class TestUndo:
         undo(world.store, done.receipt or "", world.now)
         assert world.read(LEARNINGS) == lines(learning(2), learning(1))
 
+    def test_a_memory_that_was_marked_and_is_live_again_does_not_come_twice(self, world: World) -> None:
+        world.write(LEARNINGS, lines(learning(1, archived=True), learning(2)))
+        world.look()
+        done = archive(world.store, world.now, by="command")
+        world.append(LEARNINGS, learning(1))
+        world.look()
+        undo(world.store, done.receipt or "", world.now)
+        assert world.read(LEARNINGS) == lines(learning(2), learning(1))
+
+    def test_an_undo_of_an_undo_is_refused_where_the_memory_is_back(self, world: World) -> None:
+        world.write(LEARNINGS, lines(learning(1), learning(2)))
+        world.look()
+        done = archive(world.store, world.now, by="command", ids=[uuid(2)])
+        back = undo(world.store, done.receipt or "", world.now)
+        again = undo(world.store, back.receipt or "", world.now)
+        world.append(LEARNINGS, learning(2))
+        with pytest.raises(ConflictError):
+            undo(world.store, again.receipt or "", world.now)
+        assert world.read(LEARNINGS) == lines(learning(1), learning(2))
+
     def test_restores_each_memory_in_a_rewritten_file(self, world: World) -> None:
         world.write(LEARNINGS, lines(learning(1), learning(2), learning(3)))
         world.look()
