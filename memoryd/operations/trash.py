@@ -79,7 +79,8 @@ def _is_in_file(store: Store, trashed: TrashedMemory, identity: str, now: float)
     """True if the memory is in its file, byte for byte, as after an interrupted operation. Another memory with its id
     does not count."""
     content = read_trashed(store, trashed).strip()
-    sources = (store.load(path, now) for path in _live_files(store, identity))
+    # In its own file it may have another id: a suffix depends on the other memories of the file.
+    sources = (store.load(path, now) for path in _live_files(store, identity) | {trashed.path})
     return any(
         record.span.of(source.loaded.data).strip() == content
         for source in sources

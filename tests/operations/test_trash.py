@@ -12,6 +12,7 @@ from memoryd.errors import ConflictError, NotFoundError
 from memoryd.layouts.protocol import NewMemory
 from memoryd.operations import memories
 from memoryd.operations.memories import Context, Outcome
+from memoryd.operations.refresh import refresh
 from memoryd.operations.undo import undo
 from tests.operations.test_memory_deaths import CASES, LATER, Site
 
@@ -63,6 +64,22 @@ def test_a_new_memory_with_the_id_is_not_in_the_way(site: Site) -> None:
     assert pool(site, "another").id == gone.id
     assert unarchive(site, gone.id).receipt is not None
     assert (content(site).count(b'"the first"'), content(site).count(b'"another"')) == (1, 1)
+
+
+def test_a_memory_that_is_live_again_under_another_id_is_not_stored_twice(site: Site) -> None:
+    """A backup of its file was restored, in which no other memory has its id."""
+    first = pool(site, "the first")
+    path = site.root / first.path
+    before = path.read_bytes()
+    pool(site, "another")
+    suffixed, _ = [each.id for each in site.store.catalogue.entries([first.path]) if each.id.startswith(first.id)]
+    forget(site, suffixed)
+    assert b"the first" not in path.read_bytes()
+    path.write_bytes(before)
+    refresh(site.store, None, LATER)
+    with pytest.raises(NotFoundError):
+        unarchive(site, suffixed)
+    assert path.read_bytes() == before
 
 
 def test_an_undo_removes_the_memory_from_the_trash(site: Site) -> None:
