@@ -30,6 +30,7 @@ _ACL = "system.posix_acl_access"
 _numbers = itertools.count(1)
 _MAX_STEM = 212  # bytes before the longest suffix: a name has 255 at most
 _HASH = 16  # hexadecimal digits
+_CUT = re.compile(rf"~[0-9a-f]{{{_HASH}}}\Z")
 SAME_START = 48  # characters, of four bytes at most, that every temporary name has in common with its target
 PART = 256 * 1024  # bytes that are written at a time
 MOST_PIECES = 1000  # that are written at a time; Linux and macOS take 1024
@@ -58,11 +59,13 @@ def is_our_temp(name: str) -> bool:
 
 def target_of(name: str, candidates: Iterable[str] = ()) -> str:
     """Return the file name (or path) that a temporary name was made for. One that was too long is found only among the
-    `candidates`. Raises ValueError for any other name."""
+    `candidates`, which are not looked at for any other. Raises ValueError for a name that is not temporary."""
     found = _PATTERN.fullmatch(name)
     if found is None:
         raise ValueError(f"not a temporary name of memoryd: {name!r}")
     target = found["target"]
+    if _CUT.search(target) is None:
+        return target
     return next((each for each in candidates if _short_path(each) == target), target)
 
 

@@ -19,6 +19,7 @@ from memoryd.disk.blobs import Blobs, quarantine
 from memoryd.disk.journal import Journal
 from memoryd.disk.replaced_file import ReplacedFile
 from memoryd.disk.tree import Tree
+from memoryd.errors import NotFoundError
 from memoryd.store.undo_content import decode_edits, has_undo_content, load_undo_content
 
 MIN_AGE_S = 2.0
@@ -121,7 +122,10 @@ class LateWrites:
 
     def _amend(self, late: LateWrite, content: bytes, extra: bytes) -> None:
         """Update the undo data of that change: its content before and after has grown by the appended bytes."""
-        step = self._journal.entry(late.receipt).steps[late.position]
+        try:
+            step = self._journal.entry(late.receipt).steps[late.position]
+        except NotFoundError:
+            return  # so long ago that nobody can undo it any more
         if step.after_sha != sha256(content) or not has_undo_content(step):
             return
         before = splice(content, decode_edits(load_undo_content(self._blobs, step))) + extra

@@ -24,7 +24,9 @@ from memoryd.store.late_writes import LateWrite
 from memoryd.store.store import Store
 from memoryd.store.undo_content import decode_edits, has_undo_content, load_undo_content
 
-RECENT_ENTRIES = 200  # entries whose replaced inodes may still exist after a crash
+RECENT_ENTRIES = 10_000  # whose replaced inodes may still exist after a crash: an agent may have one open for days
+_REPLACING = ("rewrite", "remove")
+_WHOLE_FILE = (*_REPLACING, "create")
 
 
 def recover(store: Store, now: float) -> list[str]:
@@ -175,8 +177,7 @@ def _remove_temps(store: Store, now: float) -> list[str]:
     copied to the live file first, and while another program has it open it is watched again."""
     messages: list[str] = []
     for path in sorted(store.scan(only=temps.is_our_temp).files):
-        recent = (step.path for entry in store.journal.entries(RECENT_ENTRIES) for step in entry.steps)
-        live = temps.target_of(path, recent)
+        live = temps.target_of(path, _possible_targets(store))
         content = store.tree.read(path)[0] if store.role(live) is Role.SOURCE else None  # others are derived from these
         rescued = _rescue_content(store, live, content, now) if content is not None else ""
         if content is not None and _watch_again(store, path, live, len(content), now):
@@ -185,6 +186,12 @@ def _remove_temps(store: Store, now: float) -> list[str]:
         store.tree.unlink(path)
         messages.append(f"{path} was left by a crash and is removed{rescued}")
     return messages
+
+
+def _possible_targets(store: Store) -> Iterator[str]:
+    """Yield the files that there are, and those that recent changes removed."""
+    yield from store.scan().files
+    yield from (step.path for entry in store.journal.entries(RECENT_ENTRIES) for step in entry.steps)
 
 
 def _watch_again(store: Store, path: str, live: str, size: int, now: float) -> bool:
@@ -210,14 +217,17 @@ def _rescue_content(store: Store, live: str, content: bytes, now: float) -> str:
     """Save content that exists only in a temporary file: late appends, or a change made in place. Returns the end of
     the message about it."""
     current = store.content(live) or b""
-    steps = [step for _, step in _replacing_steps(store, live)]
+    if current.startswith(content):
+        return ""
+    changes = [step for _, step in store.journal.steps_of(live, RECENT_ENTRIES) if step.kind in _WHOLE_FILE]
+    steps = [step for step in changes if step.kind in _REPLACING]
     last = next((step for step in steps if step.kind == "rewrite"), None)
-    if current.startswith(content) or last is None or _state_of(store, last) == "before":
+    if changes and (last is None or _state_of(store, last) == "before"):
         return ""  # if the last exchange never happened, this is new content of memoryd
     # There may be several, each replaced by another rewrite: content from before that rewrite is not late.
     sizes = [s.before_size for s in steps if s.before_size and _starts_with(content, s.before_sha or "", s.before_size)]
     if not sizes:
-        reason = "changed in place while it was replaced"
+        reason = "changed in place while it was replaced" if changes else "replaced by a change that is long past"
         quarantine(store.journal, store.blobs, live, content, reason, now=now)
         return ", its content is in quarantine"
     extra = content[max(sizes) :]
@@ -231,5 +241,5 @@ def _rescue_content(store: Store, live: str, content: bytes, now: float) -> str:
 def _replacing_steps(store: Store, path: str) -> Iterator[tuple[str, Step]]:
     """Yield the recent steps that replaced an inode at this path, newest first, each with its receipt."""
     for entry, step in store.journal.steps_of(path, RECENT_ENTRIES):
-        if step.kind in ("rewrite", "remove"):
+        if step.kind in _REPLACING:
             yield entry.receipt, step
