@@ -167,7 +167,7 @@ class Roots:
             try:
                 with Tree(root.path) as tree, lock_directory(tree.fd, tree.path):
                     pass
-            except (FileNotFoundError, NotADirectoryError, PermissionError):
+            except OSError:  # it is missing, or its disk or server fails
                 continue  # its worker reports it and goes on looking
 
     def _begin(self, root: RootConfig, pace: Pace, *, starting: bool) -> None:

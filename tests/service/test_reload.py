@@ -227,6 +227,27 @@ def test_a_root_that_cannot_be_added_is_not_left_in_the_configuration(
     assert len(daemon.roots.all()) == 3
 
 
+def test_a_new_root_on_a_server_that_is_gone_ends_no_reload(
+    daemon: Daemon, places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After SIGHUP it would have ended the daemon, and no start would have succeeded until its server is back."""
+
+    def gone(path: str) -> Tree:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected", path)
+
+    (tmp_path / "c").mkdir()
+    assert places.config is not None
+    with Path(places.config).open("a") as file:
+        file.write(f'[[root]]\npath = "{tmp_path / "c"}"\nlayout = "jsonl-store"\n')
+    monkeypatch.setattr("memoryd.service.roots.Tree", gone)
+    monkeypatch.setattr("memoryd.store.store.Tree", gone)
+    daemon.reload()
+    [worker] = daemon.roots.named("c")
+    assert worker.ready.wait(PATIENCE_S)
+    assert worker.status.state == "failed"
+    assert "not connected" in worker.status.reasons[0]
+
+
 def test_a_root_that_cannot_be_removed_stays_in_the_configuration(
     daemon: Daemon, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
