@@ -271,7 +271,7 @@ def _in_parts(store: Store, catalogue: IndexReader, rows: Iterable[T]) -> Iterat
 
 def _content(store: Store, path: str) -> bytes | None:
     try:
-        return store.index_content(path)
+        return store.read(path)[0]
     except (FileNotFoundError, ChangingError, TooLargeError):
         return None
 
@@ -415,7 +415,7 @@ def _actions(store: Store, entry: JournalEntry) -> Iterator[Action]:
         if store.tree.stat(step.path) is None:
             yield Action(Kind.CREATE, step.path, why, data=before)
             continue
-        content = store.index_content(step.path)
+        content = store.read(step.path)[0]
         yield Action(Kind.REWRITE, step.path, why, edits=(Edit(Span(0, len(content)), before),), base=sha256(content))
 
 

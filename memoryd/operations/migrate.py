@@ -63,7 +63,7 @@ def migrate(store: Store, now: float) -> list[str]:
 def _version(store: Store) -> str | None:
     for path in store.known_layout.index.paths:
         try:
-            return store.known_layout.index.version(store.index_content(path))
+            return store.known_layout.index.version(store.read(path)[0])
         except (FileNotFoundError, TooLargeError):
             continue
     return None

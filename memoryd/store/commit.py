@@ -378,7 +378,7 @@ def _prepare_exact(store: Store, action: Action, group: int) -> PreparedAction:
 
 def _check_size(store: Store, path: str, before: int, after: int) -> None:
     """Refuse a change that makes a file too large to be read: answers and backups would leave it out."""
-    if after > max(before, store.max_bytes):
+    if after > max(before, store.max_bytes_of(path)):
         raise LimitExceededError(
             f"root {store.name}: {path} would grow to {after} bytes, and files above {store.max_bytes // MB} MB are "
             "not read; nothing was changed",
@@ -438,7 +438,7 @@ def _prepare_append(store: Store, action: Action, group: int) -> PreparedAction 
 
 def _current(store: Store, path: str) -> tuple[bytes | None, Fingerprint | None]:
     try:
-        return store.tree.read(path)
+        return store.read(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None, None
 

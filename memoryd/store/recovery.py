@@ -133,7 +133,7 @@ def _roll_back_rewrite(store: Store, step: Step) -> bool:
     """Undo a rewrite of memoryd if the file has not changed since."""
     if store.content(step.path) is None or not has_undo_content(step):
         return False
-    content, fingerprint = store.tree.read(step.path)
+    content, fingerprint = store.read(step.path)
     if sha256(content) != step.after_sha:
         return sha256(content) == step.before_sha
     before = splice(content, decode_edits(load_undo_content(store.blobs, step)))

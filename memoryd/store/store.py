@@ -381,8 +381,7 @@ class Store(StoreLock):
         self.blobs.close()
 
     def _save_recent(self) -> None:
-        """Save recent changes: an agent may also overwrite them after a restart. If that fails, they are no longer
-        watched."""
+        """Save recent changes, which an agent may overwrite after a restart; if that fails, they are not watched."""
         try:
             if self.recent or self.journal.facts.get(RECENT_CHANGES, []):
                 self.journal.facts.set(RECENT_CHANGES, to_json(self.recent))
@@ -390,8 +389,7 @@ class Store(StoreLock):
             log.warning("stopped watching recent additions", root=self.name, reason=str(error))
 
     def _save_end(self) -> None:
-        """Save what the next start need not find out again: the state of the index files, and the runs that were
-        counted in memory, which would count as missed."""
+        """Save the state of the index files, and the runs counted in memory, which would count as missed."""
         try:
             self.journal.jobs.flush()
             remember(self.journal.facts, self.index, self._index_rules())
@@ -447,15 +445,19 @@ class Store(StoreLock):
         part = partial_parse(self.known_layout, self.catalogue, path, loaded, ids, now) if ids is not None else None
         return Source(loaded.with_document(part) if part is not None else loaded, fingerprint)
 
-    def index_content(self, path: str) -> bytes:
-        """Return the content of an index file, which has an entry for each memory and may be larger than their files.
-        Raises as `Tree.read` does."""
-        return self.tree.read(path, limit=MAX_INDEX_BYTES)[0]
+    def read(self, path: str) -> tuple[bytes, Fingerprint]:
+        """Return the content of any file and its fingerprint. Raises as `Tree.read` does."""
+        return self.tree.read(path, limit=self.max_bytes_of(path))
+
+    def max_bytes_of(self, path: str) -> int:
+        """Return `max_bytes` of this file. An index file has an entry for each memory: it may be the largest file."""
+        layout = self.layout
+        return MAX_INDEX_BYTES if layout is not None and path in layout.index.paths else self.max_bytes
 
     def content(self, path: str) -> bytes | None:
         """Return the content of a file; None if there is none."""
         try:
-            return self.tree.read(path)[0]
+            return self.read(path)[0]
         except (FileNotFoundError, NotADirectoryError):
             return None
 

@@ -69,6 +69,16 @@ class TestFirstWrite:
         assert world.sync().written == ("index.json",)
         assert world.store.root_findings["index"] == ()
 
+    def test_an_undo_restores_also_an_index_that_is_larger_than_any_other_file(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before, receipt = self.world_with_foreign_index(world)
+        monkeypatch.setattr(Store, "max_bytes", len(before) - 1)
+        world.restart()
+        assert world.store.tree.max_bytes < len(before) < len(world.read("index.json"))
+        undo(world.store, receipt, world.now)
+        assert world.read("index.json") == before
+
     def test_it_is_journalled_once_also_across_restarts(self, world: World) -> None:
         self.world_with_foreign_index(world)
         world.restart()
