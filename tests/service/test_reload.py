@@ -334,6 +334,22 @@ def test_a_change_of_a_memory_that_no_root_may_have_read_yet_is_refused_as_busy(
     assert cast("Any", forget(request)).result(PATIENCE_S).receipt
 
 
+def test_a_memory_that_a_root_is_known_to_have_is_changed_without_waiting_for_the_others(
+    daemon: Daemon, first_check: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first check of a large root takes minutes, and each change by an id would take a second longer."""
+
+    def wait(timeout_s: float) -> bool:
+        raise AssertionError(f"a root that is not asked is waited for, {timeout_s} s")
+
+    for worker in daemon.roots.all():
+        monkeypatch.setattr(worker.ready, "wait", wait)
+    answer = cast("Any", MemoryHandlers(daemon).change("memory.forget")(MemoryRequest(id=learning(1)["id"])))
+    monkeypatch.undo()
+    first_check.set()
+    assert answer.result(PATIENCE_S).root == "a"
+
+
 def test_history_is_read_again_where_a_reload_closes_the_journal(
     daemon: Daemon, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,14 +59,13 @@ class Handlers:
     def owner(self, job: str, identity: str, workers: list[Worker]) -> Worker:
         """Return the one root that has the memory: live, or archived if it is to be restored. Raises BusyError if none
         has it and one was not read completely since it started."""
-        candidates: list[tuple[Worker, str, bool]] = []
-        deadline = time.monotonic() + FLUSH_WAIT_S
-        unread = [each for each in workers if not each.ready.wait(max(0.0, deadline - time.monotonic()))]
-        for worker in workers:
-            with worker.store.catalogue.reader() as catalogue:
-                candidates += [(worker, place.id, place.live) for place in catalogue.places(identity)]
-            candidates += [(worker, each.id, False) for each in worker.store.journal.trash.find(identity)]
-        wanted = [each for each in candidates if each[2] != (job == "memory.unarchive")] or candidates
+        live, unread = job != "memory.unarchive", list[Worker]()
+        candidates = _places(identity, workers)
+        if not any(place_live is live for *_, place_live in candidates):
+            deadline = time.monotonic() + FLUSH_WAIT_S
+            unread = [each for each in workers if not each.ready.wait(max(0.0, deadline - time.monotonic()))]
+            candidates = _places(identity, workers)
+        wanted = [each for each in candidates if each[2] is live] or candidates
         owners = list({id(worker): worker for worker, *_ in wanted}.values())
         if not owners and unread:
             raise BusyError(f"root {unread[0].name} is still being read after its start", hint="try again in a moment")
@@ -85,6 +84,16 @@ class Handlers:
             hints = (whole_file_hint(worker.store, identity) for worker in workers)
             error.hint = next(filter(None, hints), error.hint)
         return error
+
+
+def _places(identity: str, workers: list[Worker]) -> list[tuple[Worker, str, bool]]:
+    """Return where memories with this id are: root, whole id, and whether it is live."""
+    found: list[tuple[Worker, str, bool]] = []
+    for worker in workers:
+        with worker.store.catalogue.reader() as catalogue:
+            found += [(worker, place.id, place.live) for place in catalogue.places(identity)]
+        found += [(worker, each.id, False) for each in worker.store.journal.trash.find(identity)]
+    return found
 
 
 def ambiguous(identity: str, matches: list[tuple[str, str]]) -> ConflictError:
