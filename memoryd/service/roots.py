@@ -267,7 +267,7 @@ class Roots:
         return [self.successor(worker) if worker.ends else worker for worker in self.named(name)]
 
     def current(self, worker: Worker) -> Worker:
-        """Return the worker in whose place or as which this one serves its root, or this one if the root is gone."""
+        """Return the worker that now serves the root of this one, or this one if the root is gone."""
         with self._lock:
             return self._workers.get(worker.name, worker)
 

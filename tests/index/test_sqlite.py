@@ -6,9 +6,9 @@ import errno
 import sqlite3
 import threading
 from array import array
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +22,7 @@ from memoryd.core.records import Document, Record
 from memoryd.core.text_match import pieces_in
 from memoryd.core.words import tokens
 from memoryd.index.sqlite import SqliteIndex, fulltext, word_list
-from memoryd.index.sqlite.database import SCHEMA, Database
+from memoryd.index.sqlite.database import SCHEMA, Database, Row
 from memoryd.index.sqlite.memories import Memories
 from memoryd.index.sqlite.word_list import WordList, words_containing
 from tests.examples import examples
@@ -115,6 +115,15 @@ class TestErrors:
                 use()
         with pytest.raises(IndexUnavailable):
             put_texts(catalogue, "a", "zebra")
+
+    def test_a_query_that_is_not_read_to_its_end_may_outlive_its_database(self, tmp_path: Path) -> None:
+        """Else its end, whenever that is, would put a traceback into the log."""
+        SqliteIndex(str(tmp_path / "c.sqlite")).close()
+        database = Database(str(tmp_path / "c.sqlite"))
+        rows = database.stream("SELECT name FROM sqlite_master")
+        assert next(rows)
+        database.close()
+        cast("Generator[Row, None, None]", rows).close()
 
     def test_a_reader_of_a_file_that_is_gone(self, catalogue: SqliteIndex, tmp_path: Path) -> None:
         for path in tmp_path.glob("catalogue.sqlite*"):

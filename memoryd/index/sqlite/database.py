@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -193,9 +194,9 @@ class Database:
         return found
 
     def stream(self, query: str, values: Sequence[object] = ()) -> Iterator[Row]:
-        """Yield the rows of a query one by one."""
+        """Yield the rows of a query one by one. Who stops early may have closed the database before."""
         try:
-            yield from self._connection.execute(query, values)
+            yield from chain(self._connection.execute(query, values))  # which, unlike a cursor, cannot be closed
         except sqlite3.Error as error:
             raise _unavailable(error, self.path) from error
 
