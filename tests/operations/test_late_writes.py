@@ -34,7 +34,7 @@ def open_since_a_rewrite(base: Path, path: str) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("length", [9, 252], ids=["short name", "longest name"])
-def test_it_is_merged_after_a_kill(tmp_path: Path, length: int) -> None:
+def test_a_late_append_is_merged_after_a_kill(tmp_path: Path, length: int) -> None:
     path = f"topic/{'x' * length}.md"
     with open_since_a_rewrite(tmp_path, path) as world:
         world.kill()
@@ -44,7 +44,7 @@ def test_it_is_merged_after_a_kill(tmp_path: Path, length: int) -> None:
     world.store.close()
 
 
-def test_it_is_in_quarantine_where_the_rewrite_is_not_known_any_more(tmp_path: Path) -> None:
+def test_a_late_append_is_in_quarantine_where_the_journal_has_dropped_the_rewrite(tmp_path: Path) -> None:
     with open_since_a_rewrite(tmp_path, "topic/a.md") as world:
         world.store.journal.prune(keep=0)
         world.kill()
@@ -57,7 +57,7 @@ def test_it_is_in_quarantine_where_the_rewrite_is_not_known_any_more(tmp_path: P
     world.store.close()
 
 
-def test_it_is_merged_where_the_rewrite_is_not_known_any_more(tmp_path: Path) -> None:
+def test_a_late_append_is_merged_where_the_journal_has_dropped_the_rewrite(tmp_path: Path) -> None:
     with open_since_a_rewrite(tmp_path, "topic/a.md") as world:
         world.store.journal.prune(keep=0)
     assert world.store.late_writes.merge(world.store.tree, world.now) == len(LATE)
