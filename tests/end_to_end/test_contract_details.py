@@ -128,9 +128,11 @@ def test_a_lock_of_the_first_process_is_held(daemon: Daemon, tmp_path: Path) -> 
 
 def test_a_dry_run_of_backup_create_writes_nothing(daemon: Daemon, tmp_path: Path) -> None:
     told = daemon.rpc("backup.create", dry_run=True)
-    assert [each["outcome"] for each in told["created"]] == ["due"] * 3
+    assert [each["outcome"] for each in told["created"]] == ["due", "empty", "empty"]
     assert told["backups"] == []
     assert not (tmp_path / "a" / ".backup").exists()
+    done = daemon.rpc("backup.create")
+    assert [each["outcome"] for each in done["created"]] == ["made", "empty", "empty"]
 
 
 def test_restoring_nothing_in_particular_is_a_usage_error(daemon: Daemon) -> None:
