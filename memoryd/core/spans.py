@@ -110,3 +110,10 @@ class Fingerprint(NamedTuple):
         """True if a further write may leave the same stamp. `now` is when a refresh began; the file may be younger."""
         window = COARSE_RECENT_S if self.mtime_ns % 1_000_000_000 == 0 else RECENT_S
         return -COARSE_RECENT_S < now - self.mtime_ns / 1e9 < window
+
+
+def cut_name(name: str, most: int) -> str:
+    """Return the longest beginning of a file name that has at most this many bytes."""
+    while len(name.encode("utf-8", "surrogateescape")) > most:
+        name = name[:-1]
+    return name

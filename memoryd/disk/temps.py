@@ -22,7 +22,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from memoryd.core.spans import Content, sha256
+from memoryd.core.spans import Content, cut_name, sha256
 from memoryd.disk.syscalls import UNSUPPORTED, start_writeback, sync_file
 
 _PATTERN = re.compile(r"(?P<target>.+)\.memoryd-[1-9][0-9]{0,9}-[0-9]{1,19}\.tmp", re.DOTALL)
@@ -46,10 +46,7 @@ def _stem(name: str) -> str:
     encoded = os.fsencode(name)
     if len(encoded) <= _MAX_STEM:
         return name
-    start = name
-    while len(os.fsencode(start)) > _MAX_STEM - _HASH - 1:
-        start = start[:-1]
-    return f"{start}~{sha256(encoded)[:_HASH]}"
+    return f"{cut_name(name, _MAX_STEM - _HASH - 1)}~{sha256(encoded)[:_HASH]}"
 
 
 def is_our_temp(name: str) -> bool:

@@ -378,10 +378,11 @@ def _prepare_exact(store: Store, action: Action, group: int) -> PreparedAction:
 
 def _check_size(store: Store, path: str, before: int, after: int) -> None:
     """Refuse a change that makes a file too large to be read: answers and backups would leave it out."""
-    if after > max(before, store.max_bytes_of(path)):
+    most = store.max_bytes_of(path)
+    if after > max(before, most):
         raise LimitExceededError(
-            f"root {store.name}: {path} would grow to {after} bytes, and files above {store.max_bytes // MB} MB are "
-            "not read; nothing was changed",
+            f"root {store.name}: {path} would grow to {after} bytes, and files above {most // MB} MB are not read; "
+            "nothing was changed",
             hint="forget memories that are not needed, or merge duplicates with `memoryd dedupe`",
         )
 

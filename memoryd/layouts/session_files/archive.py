@@ -34,7 +34,7 @@ from memoryd.core.json_spans import (
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import JsonObject, NativeMemory, Record
 from memoryd.core.similarity import Tokens, overlap, same, tokens
-from memoryd.core.spans import Edit, Span, sha256, splice
+from memoryd.core.spans import Edit, Span, cut_name, sha256, splice
 from memoryd.layouts.json_document import get_text
 from memoryd.layouts.protocol import LoadedFile, UpkeepView, disabled_plan
 from memoryd.layouts.session_files.names import session_path
@@ -208,9 +208,7 @@ def _target(view: UpkeepView, session: DueSession, text: bytes, used: Collection
     name that the date in front makes too long for a file is cut."""
     location = session_path(session.path)
     assert location is not None, "only session files are archived"
-    name = f"{location.date}-{location.time}-{location.name}"
-    while len(name.encode("utf-8", "surrogateescape")) > _MAX_STEM_BYTES:
-        name = name[:-1]
+    name = cut_name(f"{location.date}-{location.time}-{location.name}", _MAX_STEM_BYTES)
     stem = f"archive/{session.month}/{name}"
     number = 0
     while True:
