@@ -7,9 +7,10 @@ text follows the document.
 from __future__ import annotations
 
 from memoryd.core.findings import Finding
-from memoryd.core.json_spans import DocumentSpan, find_document
+from memoryd.core.json_spans import DocumentSpan, decode, find_document
 from memoryd.core.records import FRESH_S, Document, NativeMemory
 from memoryd.core.spans import BOM, Edit, Span, replace_surrogates
+from memoryd.errors import InvalidMemoryError
 from memoryd.layouts.protocol import Fix, LoadedFile
 
 
@@ -40,6 +41,26 @@ def get_text(native: NativeMemory, key: str) -> str:
     if not isinstance(value, str):
         return ""
     return value if value.isascii() else replace_surrogates(value)
+
+
+def require_one_memory(path: str, content: bytes) -> bytes:
+    """Return the saved bytes of a memory without white space around them. Raises InvalidMemoryError unless they are one
+    JSON object."""
+    text = content.strip()
+    if _is_object(text):
+        return text
+    raise InvalidMemoryError(
+        f"{path}: the saved bytes are not one memory",
+        hint="`memoryd history` shows the change that removed them, `memoryd undo` takes it back",
+        data={"findings": []},
+    )
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        return find_document(text).rest is None and isinstance(decode(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def torn_file_fixes(loaded: LoadedFile, end: bytes = b"") -> tuple[Fix, ...]:

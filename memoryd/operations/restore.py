@@ -10,8 +10,9 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
 from memoryd.core.secrets import find_secrets
-from memoryd.core.spans import Edit, Span, sha256
+from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.disk import backups
+from memoryd.disk.journal.backups import QuarantineEntry
 from memoryd.disk.snapshots import Version
 from memoryd.errors import NotFoundError, UsageError
 from memoryd.operations.backup import directory_backups, require_known
@@ -19,6 +20,9 @@ from memoryd.operations.file_versions import save_versions
 from memoryd.operations.losses import records_to_restore
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
+from memoryd.store.layout_views import write_view, writer_of
+
+_QUARANTINED = re.compile(r"q[0-9]+")
 
 
 class RestoreResult(NamedTuple):
@@ -38,7 +42,8 @@ class RestoreResult(NamedTuple):
 def restore(
     store: Store, now: float, *, file: str | None, at: str | None = None, dry_run: bool = False
 ) -> tuple[Committed, RestoreResult]:
-    """Replace a file by a backup, or the store by a snapshot; files that are not in the snapshot stay.
+    """Replace a file by a backup, or the store by a snapshot; files that are not in the snapshot stay. Memories in
+    quarantine that were removed from a file are added to it again.
 
     The current content is backed up first, so the restore can be undone. Raises UsageError if neither `file` nor `at`
     says what to restore, and NotFoundError.
@@ -47,14 +52,23 @@ def restore(
         save_versions(store, now)  # one of which may be the best
     if file is not None:
         require_known(store, file, now)
-    contents, modes, source = _select(store, now, file, at)
+    part = _find_quarantined(store, at, file) if at is not None and _QUARANTINED.fullmatch(at) else None
+    if part is not None and part.is_part:
+        removed = store.blobs.get(part.blob)
+        contents, source = {part.file: _with_memory(store, part.file, removed, now)}, f"q{part.seq}"
+
+        def decide() -> Plan:
+            return _addition(store, part.file, removed, now)
+
+    else:
+        contents, modes, source = _select(store, now, file, at)
+
+        def decide() -> Plan:
+            actions = [_restore_action(store, path, data, modes.get(path), source) for path, data in contents.items()]
+            return Plan(tuple(action for action in actions if action is not None))
+
     if not dry_run:
         save_versions(store, now)  # not before one was read that this may rotate out
-
-    def decide() -> Plan:
-        actions = [_restore_action(store, path, content, modes.get(path), source) for path, content in contents.items()]
-        return Plan(tuple(action for action in actions if action is not None))
-
     live = {path: store.content(path) for path in contents}
     lost, gained, diff = _difference(live, contents)
     done = change(
@@ -65,8 +79,9 @@ def restore(
 
 def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
     """Return the contents to restore by path, the modes of their files if known, and the id of the backup."""
-    if at is not None and re.fullmatch(r"q[0-9]+", at):
-        return _from_quarantine(store, at, file)
+    if at is not None and _QUARANTINED.fullmatch(at):
+        entry = _find_quarantined(store, at, file)
+        return {entry.file: store.blobs.get(entry.blob)}, {}, at
     if _is_in_vault(store, file, at):
         versions = choose_versions(store, now, file=file, at=at)
         contents = {version.file: store.vault.content(version) for version in versions}
@@ -92,11 +107,28 @@ def _is_in_vault(store: Store, file: str | None, at: str | None) -> bool:
     return at is None and file is not None and file in store.known_layout.index.paths
 
 
-def _from_quarantine(store: Store, at: str, file: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
-    found = [each for each in store.journal.quarantine.entries() if f"q{each.seq}" == at and file in (None, each.file)]
-    if not found:
-        raise NotFoundError(f"root {store.name}: there is no backup {at}", hint="`memoryd backup list` shows the ids")
-    return {found[0].file: store.blobs.get(found[0].blob)}, {}, at
+def _find_quarantined(store: Store, at: str, file: str | None) -> QuarantineEntry:
+    for each in store.journal.quarantine.entries():
+        if f"q{each.seq}" == at and file in (None, each.file):
+            return each
+    raise NotFoundError(f"root {store.name}: there is no backup {at}", hint="`memoryd backup list` shows the ids")
+
+
+def _addition(store: Store, path: str, removed: bytes, now: float) -> Plan:
+    """Plan to add a memory to its file again; nothing if it is there, byte for byte."""
+    source = store.load(path, now)
+    records = source.loaded.document.records if source is not None else ()
+    if source is not None and any(each.span.of(source.loaded.data) == removed for each in records):
+        return Plan()
+    return writer_of(store).restore(write_view(store, now), path, removed).plan
+
+
+def _with_memory(store: Store, path: str, removed: bytes, now: float) -> bytes:
+    """Return what the file will be with that memory."""
+    content = store.content(path) or b""
+    for action in _addition(store, path, removed, now).actions:
+        content = splice(content, action.edits) if action.kind is Kind.REWRITE else action.data or b""
+    return content
 
 
 def newest_good(store: Store, path: str, now: float) -> bytes | None:

@@ -24,6 +24,7 @@ from memoryd.disk import atomic, backups
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal import Step
+from memoryd.disk.journal.backups import PART
 from memoryd.disk.locks.hold import HeldLock, LockLostError
 from memoryd.disk.replaced_file import ReplacedFile
 from memoryd.disk.snapshots import FileState
@@ -196,7 +197,8 @@ class _Commit:
         action, before = prepared.action, prepared.before or b""
         if action.quarantine:
             content = b"\n".join(span.of(before) for span in action.quarantine)
-            quarantine(self.store.journal, self.store.blobs, action.path, content, action.why, now=self.now)
+            reason = action.why if content == before else f"{PART}{action.why}"
+            quarantine(self.store.journal, self.store.blobs, action.path, content, reason, now=self.now)
 
     def _back_up(self, prepared: PreparedAction) -> None:
         """Back up a live file; the journal covers archives."""

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
-from memoryd.errors import ConflictError, NotFoundError
+from memoryd.disk.blobs import quarantine
+from memoryd.disk.journal.backups import PART
+from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError
 from memoryd.layouts.protocol import NewMemory
 from memoryd.operations import memories
+from memoryd.operations.backup import list_backups
 from memoryd.operations.memories import Context, Outcome
 from memoryd.operations.refresh import refresh
+from memoryd.operations.restore import restore
 from memoryd.operations.undo import undo
-from tests.operations.test_memory_deaths import CASES, LATER, Site
+from tests.operations.test_memory_deaths import CASES, LATER, Case, Site
 
 
 @pytest.fixture
@@ -92,3 +96,40 @@ def test_an_undo_removes_the_memory_from_the_trash(site: Site) -> None:
     forget(site, changed.id)
     assert unarchive(site, changed.id).receipt is not None
     assert content(site).count(b'"the first"') == 1
+
+
+@pytest.mark.parametrize("case", [CASES[3], CASES[4]], ids=lambda case: case.layout)
+def test_a_forgotten_memory_in_quarantine_is_added_to_its_file(case: Case, quick_path: Path) -> None:
+    """It is not the content of the whole file: the other memories stay."""
+    site = Site(quick_path, case)
+    try:
+        one, other = site.add(0), site.add(1)
+        forget(site, other.id)
+        [entry] = [each for each in list_backups(site.store, LATER) if each.id.startswith("q")]
+        shown = restore(site.store, LATER, file=None, at=entry.id, dry_run=True)[1]
+        assert "number 1" in shown.diff
+        assert b"number 1" not in content(site)
+        assert restore(site.store, LATER, file=None, at=entry.id)[0].receipt is not None
+        assert (content(site).count(b'"number 0"'), content(site).count(b'"number 1"')) == (1, 1)
+        refresh(site.store, None, LATER)
+        assert {each.id for each in site.store.catalogue.entries([one.path])} == {one.id, other.id}
+        assert not restore(site.store, LATER, file=None, at=entry.id)[0].plan.actions  # it is there already
+    finally:
+        site.kill()
+
+
+@pytest.mark.parametrize("case", [CASES[3], CASES[4]], ids=lambda case: case.layout)
+def test_several_memories_in_quarantine_do_not_replace_their_file(case: Case, quick_path: Path) -> None:
+    site = Site(quick_path, case)
+    try:
+        path = site.add(0).path
+        before = content(site)
+        store = site.store
+        quarantine(store.journal, store.blobs, path, b'{"n":1}\n{"n":2}', f"{PART}merge 2 duplicates", now=LATER)
+        [entry] = [each for each in list_backups(store, LATER) if each.id.startswith("q")]
+        with pytest.raises(InvalidMemoryError) as refused:
+            restore(store, LATER, file=None, at=entry.id)
+        assert "undo" in (refused.value.hint or "")
+        assert content(site) == before
+    finally:
+        site.kill()

@@ -39,6 +39,10 @@ class BackupRow(Struct, frozen=True):
     pinned: bool
 
 
+PART = "removed from the file: "
+"""How the reason for the quarantine of a part of a file begins, in contrast to that of a whole file."""
+
+
 class QuarantineEntry(Struct, frozen=True):
     """Quarantined content of `file`, in the blob store under `blob`; `at` in seconds since the epoch."""
 
@@ -49,6 +53,11 @@ class QuarantineEntry(Struct, frozen=True):
     reason: str
     at: float
     blob: str
+
+    @property
+    def is_part(self) -> bool:
+        """True for memories that were removed from the file, which are not the whole file."""
+        return self.reason.startswith(PART)
 
 
 class BackupTable:

@@ -27,8 +27,8 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import NativeMemory, Record
 from memoryd.core.similarity import tokens
 from memoryd.core.spans import Edit, Span, sha256, splice
-from memoryd.errors import BusyError, ConflictError, InvalidMemoryError, UsageError
-from memoryd.layouts.json_document import get_text, torn_file_fixes
+from memoryd.errors import BusyError, ConflictError, UsageError
+from memoryd.layouts.json_document import get_text, require_one_memory, torn_file_fixes
 from memoryd.layouts.protocol import Fix, LoadedFile, Located, NewMemory, WritePlan, WriteView
 from memoryd.layouts.session_files.archive import removal_edits
 from memoryd.layouts.session_files.duplicates import THRESHOLD, Candidate, most_similar
@@ -160,9 +160,7 @@ def forget(located: Located) -> WritePlan:
 
 def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     """Plan the insertion at the end of the session, which is created again if it no longer exists."""
-    text = removed.strip()
-    if not _is_object(text):
-        raise InvalidMemoryError(f"{path}: the saved bytes are not one memory", data={"findings": []})
+    text = require_one_memory(path, removed)
     loaded = view.load(path)
     if loaded is None:
         empty = new_session(session_id_of(path), None, view.now)
@@ -172,13 +170,6 @@ def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     identity, edit = _append_once(path, loaded, text)
     action = Action(Kind.REWRITE, path, "restore a memory", (identity,), edit, base=sha256(loaded.data))
     return WritePlan(Plan((action,) if edit else ()), identity, path)
-
-
-def _is_object(text: bytes) -> bool:
-    try:
-        return find_document(text).rest is None and isinstance(decode(text), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _split(data: bytes) -> Session:

@@ -29,6 +29,7 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import NativeMemory
 from memoryd.core.spans import BOM, Edit, Span, sha256, splice
 from memoryd.errors import BusyError, ConflictError, NotFoundError, UsageError
+from memoryd.layouts.json_document import require_one_memory
 from memoryd.layouts.protocol import LoadedFile, Located, NewMemory, WritePlan, WriteView
 from memoryd.layouts.user_document.embeddings import common_size, embedding_for, embedding_size
 from memoryd.layouts.user_document.parser import (
@@ -190,10 +191,11 @@ def forget(view: WriteView, located: Located) -> WritePlan:
 
 def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     """Plan the insertion of a forgotten memory at the end, byte for byte."""
+    text = require_one_memory(path, removed)
     document = _open(view, path)
     if document is None:
-        return _new_document(view, path, removed, "restore a memory in a new document")
-    return _append(document, removed, "restore a memory")
+        return _new_document(view, path, text, "restore a memory in a new document")
+    return _append(document, text, "restore a memory")
 
 
 def unarchive(located: Located) -> WritePlan:
