@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from memoryd.control.methods import Method, Param
+from memoryd.control.methods import Field, Method, Param
 from memoryd.control.methods.process import DiscoverResult
 from memoryd.control.wire import error_kinds
 from memoryd.core.records import JsonObject
@@ -43,10 +43,7 @@ def document(methods: Iterable[Method], version: str) -> DiscoverResult:
 
 def _method(method: Method, answer: JsonObject) -> JsonObject:
     properties = _without_defaults(answer)["properties"]
-    members = {
-        field.name: {**properties[field.name], "type": _SCHEMA[field.type], "description": field.help}
-        for field in method.result
-    }
+    members = {field.name: _member(field, properties[field.name]) for field in method.result}
     result = {"type": "object", "properties": members}
     return {
         "name": method.name,
@@ -59,6 +56,12 @@ def _method(method: Method, answer: JsonObject) -> JsonObject:
         "x-kind": method.kind,
         "x-mutates": method.mutates,
     }
+
+
+def _member(field: Field, schema: JsonObject) -> JsonObject:
+    """Return the schema of a member of a result. One that may be null names its types itself, in `anyOf`."""
+    kind = {} if "anyOf" in schema else {"type": _SCHEMA[field.type]}
+    return {**schema, **kind, "description": field.help}
 
 
 def _without_defaults(schema: JsonObject) -> JsonObject:

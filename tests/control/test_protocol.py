@@ -303,3 +303,11 @@ def test_discover_defines_every_referenced_type() -> None:
     assert referenced <= defined
     hits = next(method for method in described["methods"] if method["name"] == "memory.search")["result"]["schema"]
     assert hits["properties"]["hits"]["items"] == {"$ref": "#/components/schemas/HitRow"}
+
+
+def test_discover_allows_null_where_a_result_may_be_null() -> None:
+    methods = {method["name"]: method for method in to_builtins(document(METHODS, "1"))["methods"]}
+    status, config = (methods[name]["result"]["schema"]["properties"] for name in ("status", "config.show"))
+    for member in (status["notice"], config["path"]):
+        assert "type" not in member
+        assert member["anyOf"] == [{"type": "string"}, {"type": "null"}]
