@@ -167,13 +167,19 @@ class MemoryHandlers(Handlers):
             raise BusyError("roots are being restarted by a reload", hint="try again in a moment") from error
 
     def _get(self, request: GetRequest, workers: list[Worker]) -> GetResult:
-        identity, matches = request.id, []
+        identity, matches, refused = request.id, [], list[tuple[Worker, MemorydError]]()
         for worker in workers:
-            memory = self._read(worker, identity, strict=len(workers) == 1)
+            try:
+                memory = self._read(worker, identity)
+            except ConflictError:
+                raise
+            except MemorydError as error:  # it must not hide results from other roots
+                refused.append((worker, error))
+                continue
             if memory is not None:
                 matches.append((worker, memory))
         if not matches:
-            raise self.not_found(identity, workers)
+            raise self._refusal(identity, workers, refused)
         if len(matches) > 1:
             raise ambiguous(identity, [(worker.name, memory.id) for worker, memory in matches])
         worker, memory = matches[0]
@@ -191,18 +197,29 @@ class MemoryHandlers(Handlers):
             )
         return result
 
-    def _read(self, worker: Worker, identity: str, *, strict: bool) -> LoadedMemory | None:
-        """Return the memory from one root, None if the root does not have it. Unless `strict`, an error of the root
-        also gives None, so that it does not hide results from other roots."""
+    def _read(self, worker: Worker, identity: str) -> LoadedMemory | None:
+        """Return the memory from one root, None if the root does not have it. Raises the error of a root that cannot be
+        read now."""
+        worker.require("memory.get")
+        return read_memory(worker.store, identity, self._clock.wall())
+
+    def _refusal(
+        self, identity: str, workers: list[Worker], refused: list[tuple[Worker, MemorydError]]
+    ) -> MemorydError:
+        """Return why no root gives the memory: the error of a root that has it, as far as is known, but cannot be read
+        now, or of the only root; else that there is none."""
+        for worker, error in refused:
+            if len(workers) == 1 or self._is_known(worker, identity):
+                return error
+        return self.not_found(identity, workers)
+
+    @staticmethod
+    def _is_known(worker: Worker, identity: str) -> bool:
         try:
-            worker.require("memory.get")
-            return read_memory(worker.store, identity, self._clock.wall())
-        except ConflictError:
-            raise
+            with worker.store.catalogue.reader() as catalogue:
+                return bool(catalogue.places(identity))
         except MemorydError:
-            if strict:
-                raise
-            return None
+            return False  # its index cannot be read either
 
     def _lagging(self, workers: list[Worker]) -> list[Worker]:
         """Return the workers with changes that are not indexed yet, also those before the first check or at the end."""
