@@ -92,6 +92,22 @@ _level = logging.INFO
 _NUMBERS = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
 
 
+_listener: Callable[[Mapping[str, Any]], None] | None = None
+
+
+def set_listener(listener: Callable[[Mapping[str, Any]], None] | None) -> None:
+    """Call a function with each event that is logged, as {level, event, module, ...}; None ends that. It must not wait
+    and must not log."""
+    global _listener  # noqa: PLW0603 - as the level, one for the process
+    _listener = listener
+
+
+def _tell_listener(_: Any, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if _listener is not None:
+        _listener({name: value for name, value in event.items() if name != "exc_info"})
+    return event
+
+
 def _filter(_: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     if _NUMBERS.get(method, logging.INFO) < _level:
         raise structlog.DropEvent
@@ -138,6 +154,7 @@ def configure(
             _filter,
             lambda _, __, event: dict(clean(event)),
             structlog.processors.add_log_level,
+            _tell_listener,
             *(_for_people(colours=out.isatty()) if console else _FOR_PROGRAMS),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),

@@ -28,6 +28,7 @@ from memoryd.control.peer import Peer
 from memoryd.control.protocol import RpcRequest
 from memoryd.control.requests import Answer
 from memoryd.control.wire import PROTOCOL, MethodUnknownError
+from memoryd.core.dates import iso_ms
 from memoryd.errors import BusyError, MemorydError, ShuttingDownError, UnauthorisedError
 from memoryd.log import RateLimit, get_logger
 
@@ -185,8 +186,8 @@ class Server:
     # -- events -----------------------------------------------------------------------------------
 
     def publish(self, topic: str, event: Mapping[str, object]) -> None:
-        """Send `event` to all subscribers of `topic` without waiting. `at` (seconds, UTC) is added."""
-        params = {"topic": topic, "at": self._clock(), **event}
+        """Send `event` to all subscribers of `topic` without waiting. `at` (UTC with `Z`) is added."""
+        params = {"topic": topic, "at": iso_ms(self._clock()), **event}
         for connection in self._connections:
             if topic in connection.topics:
                 connection.send_event(params)

@@ -50,6 +50,11 @@ def _iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + "Z"
 
 
+def iso_ms(seconds: float) -> str:
+    """Format epoch seconds as `2026-01-31T10:00:00.250Z`, in milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def compact(seconds: float) -> str:
     """Format epoch seconds as `20260131_100000`, the timestamp in the name of a backup."""
     return _compact(int(seconds))

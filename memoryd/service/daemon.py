@@ -13,6 +13,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from memoryd import __version__
 from memoryd.config.load import load, observed
@@ -30,7 +31,7 @@ from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import DeniedError, DiskError, MemorydError
 from memoryd.layouts.registry import known_limits
-from memoryd.log import get_logger, set_level
+from memoryd.log import get_logger, set_level, set_listener
 from memoryd.service.notify import Notifier
 from memoryd.service.roots import Roots
 
@@ -175,14 +176,21 @@ class Daemon:
             limits = Limits(clients=self.config.daemon.max_clients)
             self._server = Server(listener or self.places.socket, self._serve_methods(self), hello, limits=limits)
             self.roots.tell = self._server.publish
+            set_listener(self._publish_log)
             self._take_signals()  # whoever finds the socket may also send a signal
             self._server.open()
             owner.publish(self._sidecar(self._server.path))
             return self._serve()
         finally:
+            set_listener(None)
             if self._server is not None:
                 self._server.close(0.5)
             owner.release()
+
+    def _publish_log(self, event: Mapping[str, Any]) -> None:
+        """Send what is logged to the subscribers of the topic `log`."""
+        assert self._server is not None
+        self._server.publish("log", {name: value for name, value in event.items() if name not in ("topic", "at")})
 
     def _serve(self) -> int:
         self.roots.start()

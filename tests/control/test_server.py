@@ -456,12 +456,12 @@ def test_events_reach_their_subscribers_only(serve: Callable[..., Server], socke
         assert "change" not in two.receive()["result"]["topics"]
         server.publish("change", {"root": "a", "path": "x\udcff"})
         server.publish("job", {"root": "a"})
-        server.publish("root", {"root": "b", "at": 1.0})
+        server.publish("root", {"root": "b", "at": "then"})
         event = {"jsonrpc": "2.0", "method": "event"}
-        first = {"topic": "change", "at": 12.5, "root": "a", "path": "x\\xff"}
+        first = {"topic": "change", "at": "1970-01-01T00:00:12.500Z", "root": "a", "path": "x\\xff"}
         assert one.receive() == event | {"params": first}
-        assert two.receive() == event | {"params": {"topic": "job", "at": 12.5, "root": "a"}}
-        last = {"topic": "root", "at": 1.0, "root": "b"}
+        assert two.receive() == event | {"params": {"topic": "job", "at": "1970-01-01T00:00:12.500Z", "root": "a"}}
+        last = {"topic": "root", "at": "then", "root": "b"}
         assert one.receive() == two.receive() == event | {"params": last}
 
 

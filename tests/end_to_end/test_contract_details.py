@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 import time
@@ -241,3 +243,18 @@ def test_a_root_that_is_added_says_what_became_of_it(tmp_path: Path) -> None:
         (store / "index.json").unlink()
         anew = daemon.rpc("reindex")
         assert (anew["memories"], anew["written"]) == (5, ["store/index.json"]), "of all roots"
+
+
+def test_what_is_logged_is_an_event_of_the_topic_log(daemon: Daemon) -> None:
+    """With the time of every other answer: UTC with `Z`."""
+    calls = [("subscribe", {"topics": ["log"]}), ("config.reload", {})]
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(60)
+        sock.connect(daemon.socket)
+        for number, (method, params) in enumerate(calls):
+            call = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            sock.sendall(json.dumps(call).encode() + b"\n")
+        events = (json.loads(text) for text in sock.makefile("rb"))
+        told = next(each["params"] for each in events if each.get("params", {}).get("event") == "reloaded")
+    assert (told["topic"], told["level"], told["added"]) == ("log", "info", [])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", told["at"])

@@ -87,8 +87,8 @@ $ nc -U "$XDG_RUNTIME_DIR/memoryd/control.sock"
 > {"jsonrpc":"2.0","id":3,"method":"subscribe","params":{"topics":["change"]}}
 {"jsonrpc":"2.0","id":3,"result":{"topics":["change"]}}
 {"jsonrpc":"2.0","method":"event","params":{"topic":"change",
-  "at":1795312373.05,"root":"agents","paths":["index.json"],"memories":2,
-  "generation":8,"index":true}}
+  "at":"2026-11-22T01:52:53.050Z","root":"agents",
+  "paths":["index.json"],"memories":2,"generation":8,"index":true}}
 """
 METHODS = "A question mark marks an optional parameter."
 EVENTS = "After `subscribe`, the daemon sends notifications `event {topic, at, root?, ...}`."
