@@ -296,14 +296,19 @@ def test_a_root_that_rests_or_is_gone_says_so(tmp_path: Path, daemon: MakeDaemon
     assert codes() == {-32012}
 
 
-@pytest.mark.slow
-def test_a_memory_of_a_root_that_rests_or_is_gone_is_not_said_not_to_exist(tmp_path: Path, daemon: MakeDaemon) -> None:
-    """Also where the root is not named, and there are others."""
+def two_roots(tmp_path: Path, daemon: MakeDaemon) -> Daemon:
+    """A daemon of the empty stores `one` and `two`."""
     roots = [tmp_path / name for name in ("one", "two")]
     for root in roots:
         root.mkdir(mode=0o700)
         (root / "core_memories.jsonl").touch(mode=0o600)
-    held = daemon(*roots, config=QUIET).start()
+    return daemon(*roots, config=QUIET).start()
+
+
+@pytest.mark.slow
+def test_a_memory_of_a_root_that_rests_or_is_gone_is_not_said_not_to_exist(tmp_path: Path, daemon: MakeDaemon) -> None:
+    """Also where the root is not named, and there are others."""
+    held = two_roots(tmp_path, daemon)
     identity = held.rpc("memory.add", root="one", memory={"type": "core", "content": "x"})["id"]
 
     def code(memory: str) -> int:
@@ -312,7 +317,7 @@ def test_a_memory_of_a_root_that_rests_or_is_gone_is_not_said_not_to_exist(tmp_p
     held.rpc("root.pause", name="one")
     assert (code(identity), code("absent")) == (-32013, -32007)
     held.rpc("root.resume", name="one")
-    roots[0].rename(tmp_path / "away")
+    (tmp_path / "one").rename(tmp_path / "away")
     until(lambda: held.root("one")["state"] == "missing", "the root is missing")
     assert [hit["id"] for hit in held.rpc("memory.search", query="x")["hits"]] == [identity]
     assert (code(identity), code("absent")) == (-32003, -32007)
@@ -320,11 +325,7 @@ def test_a_memory_of_a_root_that_rests_or_is_gone_is_not_said_not_to_exist(tmp_p
 
 @pytest.mark.slow
 def test_ids_are_found_across_roots_while_that_is_beyond_doubt(tmp_path: Path, daemon: MakeDaemon) -> None:
-    roots = [tmp_path / name for name in ("one", "two")]
-    for root in roots:
-        root.mkdir(mode=0o700)
-        (root / "core_memories.jsonl").touch(mode=0o600)
-    held = daemon(*roots, config=QUIET).start()
+    held = two_roots(tmp_path, daemon)
     memory = {"type": "core", "content": "x"}
     assert "--root" in str(refused(lambda: held.rpc("memory.add", memory=memory)).hint)
     one = held.rpc("memory.add", root="one", memory=memory)
