@@ -11,7 +11,16 @@ from urllib.parse import quote, unquote_to_bytes
 
 from msgspec import Struct
 
-from memoryd.errors import ConflictError, NotFoundError, UnknownRootError, UsageError
+from memoryd.errors import (
+    ConflictError,
+    GuardError,
+    MemorydError,
+    NotFoundError,
+    PausedError,
+    RootMissingError,
+    UnknownRootError,
+    UsageError,
+)
 from memoryd.mcp.client import Call, Values
 from memoryd.mcp.schemas import ROOT_FIELDS
 
@@ -60,6 +69,8 @@ class Scope(Struct, frozen=True):
 
 
 _REFERENCE_FIELDS = ("root", "id", "uri", "title", "type", "created", "score")
+_UNREADABLE = (UnknownRootError, PausedError, RootMissingError, GuardError)
+"""What a root says that cannot be read now. It must not hide a memory of another root."""
 _VECTOR_LENGTH = 32  # a list of at least this many numbers is an embedding, useless to an agent as text
 
 
@@ -165,13 +176,14 @@ class Memories:
         if root is not None or not self._scope.names:
             return self._require_in_scope(self._request("memory.get", params))
         matches: list[Values] = []
+        refusals: list[MemorydError] = []
         for name in self._scope.names:
             try:
                 matches.append(self._require_in_scope(self._request("memory.get", {**params, "root": name})))
-            except NotFoundError as error:
-                not_found = error
-        if not matches:
-            raise not_found
+            except (NotFoundError, *_UNREADABLE) as error:
+                refusals.append(error)
+        if not matches:  # a root that cannot be read may have it
+            raise next((each for each in refusals if isinstance(each, _UNREADABLE)), refusals[0])
         if len(matches) > 1:
             names = [each["root"] for each in matches]
             raise ConflictError(

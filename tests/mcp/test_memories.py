@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from memoryd.errors import ConflictError, MemorydError, NotFoundError, UnknownRootError, UsageError
+from memoryd.errors import ConflictError, MemorydError, NotFoundError, PausedError, UnknownRootError, UsageError
 from memoryd.mcp import schemas
 from memoryd.mcp.memories import Memories, Scope, memory_uri, parse_uri
 from memoryd.mcp.tools import TOOLS, content_of, describe, error_text, internal_error, run_tool
@@ -68,6 +68,17 @@ class TestTwoRootsOfFive:
         with pytest.raises(UnknownRootError):
             memories.get({"id": "notes3", "root": "notes"})
         assert {params["root"] for params in daemon.calls_of("memory.get")} == {"agents", "e"}
+
+    def test_a_root_that_cannot_be_read_does_not_hide_the_memory_of_another(self, daemon: FakeDaemon) -> None:
+        def paused(method: str, params: Any) -> Values:
+            if params.get("root") == "agents":
+                raise PausedError("root agents is paused")
+            return daemon(method, params)
+
+        memories = Memories(paused, Scope(("agents", "e")))
+        assert memories.get({"id": "e3"})["root"] == "e"
+        with pytest.raises(PausedError):
+            memories.get({"id": "agents1"})
 
     def test_an_id_in_both_roots_is_ambiguous(self, daemon: FakeDaemon) -> None:
         daemon.memories["e"]["agents1"] = {"content": "same id"}
