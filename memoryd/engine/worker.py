@@ -64,8 +64,16 @@ class Worker:
     # --- for any thread, never blocking
 
     def start(self) -> None:
-        """Start the thread, which first checks the root."""
-        self._thread.start()
+        """Start the thread, which first checks the root. Raises RuntimeError if the system has no more threads: then
+        the worker has ended, and what it was asked to do waits for `hand_over`."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self.stop(0, restarts=True)
+            self.inbox.decline_all()
+            self.store.close()
+            self.ready.set()
+            raise
 
     def touch(self, path: str | None, kind: Change = Change.MODIFIED) -> bool:
         """Note a possible change of this path; None means anywhere. Returns True if a scan was due already."""

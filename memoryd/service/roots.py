@@ -7,13 +7,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 
 from msgspec import Struct
 
 from memoryd.config.roots import too_wide, written_path
-from memoryd.config.settings import Config, RootConfig, SearchConfig
-from memoryd.core.findings import Finding
+from memoryd.config.settings import Config, RootConfig
 from memoryd.core.index import IndexUnavailable
 from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
 from memoryd.disk.daemon_lock import lock_directory
@@ -29,13 +27,9 @@ from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger
 from memoryd.operations.memories import vector_maker
-from memoryd.search.embedding.embedder import Embedder
-from memoryd.search.embedding.minilm import INSTALL, MiniLM, missing_package
-from memoryd.search.embedding.static import Static
 from memoryd.search.modes import warm_up
-from memoryd.search.rerank import Reranker
-from memoryd.search.semantic import SemanticSearch
 from memoryd.service.schedule import ScheduledJob, first_armed, scheduled_job
+from memoryd.service.search_models import SearchModels
 from memoryd.service.timetable import Timetable
 from memoryd.service.watching.watcher import Watcher
 from memoryd.store import Store
@@ -51,7 +45,8 @@ BARRIER_S = 0.5  # how long a sync waits for the event that follows all others, 
 
 
 class Broken(Struct, frozen=True):
-    """A root without a worker because its state directory is unusable; the other roots are served."""
+    """A root without a worker because its state directory is unusable, or the system has no more threads; the other
+    roots are served."""
 
     name: str
     path: str
@@ -85,11 +80,8 @@ class Roots:
         self._workers: dict[str, Worker] = {}
         self._broken: dict[str, Broken] = {}
         self._troubles: deque[tuple[str, str | None]] = deque(maxlen=1000)
-        self._search: SearchConfig | None = None
         self.searches = SearchPriority(clock.monotonic)
-        self.meaning = SemanticSearch(None)
-        self._reranker = Reranker(MiniLM())
-        self._search_findings: tuple[Finding, ...] = ()
+        self.models = SearchModels()
         self.watcher = Watcher(self._touched, self._troubled, os.path.join(state_dir, "probe"))
         self.timetable = Timetable(self._due, clock.wall, wake)
 
@@ -142,20 +134,11 @@ class Roots:
             self.timetable.remove(name)
             for worker in self._workers_named(name):
                 self._stop(worker)
-        if config.search != self._search:
-            self._search, self.meaning = config.search, build_semantic_search(config.search, os.environ)
-            embedder = self.meaning.embedder
-            self._reranker = Reranker(embedder if isinstance(embedder, MiniLM) else MiniLM())
-            self._search_findings = search_findings(config.search)
+        self.models.configure(config.search)
         for name in wanted:
             root = config.root(name)
             assert root is not None
             self._begin(root, pace, starting=starting)
-
-    def reranker(self, wanted: str | None) -> Reranker | None:
-        """Return what ranks results again, as wanted or (None) as configured; None if nothing does."""
-        configured = self._search.rerank if self._search is not None else "off"
-        return self._reranker if (wanted or configured) == "minilm" else None
 
     def check_owners(self, config: Config, names: Iterable[str]) -> None:
         """Raise AlreadyRunningError if another daemon owns one of these roots, before anything is started."""
@@ -184,9 +167,9 @@ class Roots:
             self._note_broken(root, path, place, error)
             return
         store.too_wide = too_wide(root.path)
-        store.root_findings[SEARCH_TOPIC] = self._search_findings
+        store.root_findings[SEARCH_TOPIC] = self.models.findings
         store.searches = self.searches
-        embedder = self.meaning.embedder
+        embedder = self.models.meaning.embedder
         if embedder is not None:
             store.embed = vector_maker(embedder)
         worker = Worker(store, pace, self._clock, self, self.tell, embedder)
@@ -195,11 +178,19 @@ class Roots:
             before, self._workers[root.name] = self._workers.get(root.name), worker
         if before is not None:
             before.hand_over(worker.submit)
-        worker.start()
+        try:
+            worker.start()
+        except RuntimeError as error:
+            self._note_broken(root, path, place, error)
 
-    def _note_broken(self, root: RootConfig, path: str, place: str, error: JournalError | OSError) -> None:
+    def _note_broken(
+        self, root: RootConfig, path: str, place: str, error: JournalError | OSError | RuntimeError
+    ) -> None:
         if isinstance(error, JournalError):
             reason, hint = error.message, error.hint or ""
+        elif isinstance(error, RuntimeError):
+            reason = f"it cannot be served: {error}"
+            hint = "end other processes or raise the limit on threads, then `memoryd reload`"
         else:
             reason = f"its state in {place} cannot be used: {error.strerror}"
             do = "correct its mode or move it away" if refusal(error) is None else "free some space or repair the disk"
@@ -412,7 +403,7 @@ class Roots:
         for worker in self.all():
             try:
                 with worker.store.catalogue.reader() as reader:
-                    warm_up(reader, self.meaning, self._clock.wall())
+                    warm_up(reader, self.models.meaning, self._clock.wall())
             except (IndexUnavailable, MemorydError) as error:
                 log.warning("search_not_loaded", root=worker.name, reason=str(error))
             except Exception:
@@ -430,49 +421,11 @@ class Roots:
                 worker.request_rescan("watcher thread died")
         self.watcher.probe(self._clock.monotonic())
         now = self._clock.wall()
-        released = [self.meaning.tidy(now), self._reranker.tidy(now)]
+        released = self.models.tidy(now)
         for worker in self.all():
             worker.store.catalogue.release_idle(now)
-        if any(released):
+        if released:
             trim_heap()  # else it would stay with this process until it has worked again
-
-
-def build_semantic_search(config: SearchConfig, env: Mapping[str, str]) -> SemanticSearch:
-    """Return the semantic search that the configuration selects. Nothing is loaded before it is needed."""
-    return SemanticSearch(_embedder(config, env), "off by configuration: embedder in [search]")
-
-
-def search_findings(config: SearchConfig) -> tuple[Finding, ...]:
-    """Return which packages a search misses, of memoryd itself: those that it cannot load; and why results are not
-    ranked again although the configuration says so. An embedder reports itself."""
-    needed = {"Stemmer": "PyStemmer"} | ({} if config.embedder == "off" else {"simsimd": "simsimd"})
-    own = [
-        f"a search needs the package {name}, which cannot be loaded: {reason}; reinstall memoryd"
-        for module, name in needed.items()
-        if (reason := _load_error(module)) is not None
-    ]
-    package = missing_package() if config.rerank == "minilm" else None
-    chosen = [] if package is None else [f'rerank = "minilm" needs the package {package}; {INSTALL}']
-    return tuple(Finding("package-missing", "", message) for message in (*own, *chosen))
-
-
-def _load_error(module: str) -> str | None:
-    """Return why a module cannot be loaded, also where it is installed; None if it can."""
-    try:
-        import_module(module)
-    except ImportError as error:
-        return str(error).strip().partition("\n")[0]
-    return None
-
-
-def _embedder(config: SearchConfig, env: Mapping[str, str]) -> Embedder | None:
-    if config.embedder == "endpoint":
-        from memoryd.search.embedding.endpoint import Endpoint  # noqa: PLC0415 - its HTTP client takes 2 MB
-
-        place = config.endpoint
-        return Endpoint(place.url, place.model, place.size, env.get(place.key_env))
-    made: Mapping[str, type[Static] | type[MiniLM]] = {"static": Static, "minilm": MiniLM}
-    return made[config.embedder]() if config.embedder in made else None
 
 
 def _create_external(name: str, path: str) -> None:

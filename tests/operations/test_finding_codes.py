@@ -29,7 +29,7 @@ from memoryd.operations.locks import list_locks
 from memoryd.operations.recognition import layout_mismatch
 from memoryd.operations.repair import MAX_TRIES, repair
 from memoryd.operations.upkeep import archive, dedupe, enforce_limits
-from memoryd.service.roots import search_findings
+from memoryd.service.search_models import search_findings
 from memoryd.store import Store
 from memoryd.store.late_writes import MIN_AGE_S
 from tests.layouts import json_samples, session_samples
@@ -278,7 +278,7 @@ def _unmanaged(site: Site) -> Place:
 
 def _no_model(site: Site) -> Place:
     site.write(LEARNINGS, lines(GOOD))
-    site.patch.setattr("memoryd.service.roots.missing_package", lambda: "onnxruntime")
+    site.patch.setattr("memoryd.service.search_models.missing_package", lambda: "onnxruntime")
     site.store.root_findings["search"] = search_findings(SearchConfig(rerank="minilm"))
     return Place("")
 

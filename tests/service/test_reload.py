@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from memoryd.config.places import Places
-from memoryd.control.methods.memories import AddRequest, GetRequest, ListRequest, MemoryRequest
+from memoryd.control.methods.memories import AddRequest, GetRequest, ListRequest, MemoryRequest, SearchRequest
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.recovery import HistoryListRequest, UndoRequest
 from memoryd.control.methods.status import RootAddRequest, RootRequest
@@ -193,6 +193,34 @@ def test_a_reload_that_the_disk_would_stop_half_way_does_not_begin(
     assert not any(worker.ends for worker in before)
     daemon.reload()
     assert not {*daemon.roots.all()} & {*before}, "the next reload finds what has changed since the start"
+
+
+def test_a_root_that_gets_no_thread_has_failed_and_starts_at_the_next_reload(
+    daemon: Daemon, roots: Roots, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, told = threading.Thread.start, []
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "memoryd-a":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    roots.tell = lambda topic, event: told.append((topic, event.get("root")))
+    restart_all(places)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        daemon.reload()
+    assert [worker.name for worker in roots.all()] == ["b"]
+    [failed] = roots.broken()
+    assert (failed.name, "thread" in failed.reason) == ("a", True)
+    assert ("health", "a") in told
+    with pytest.raises(RootMissingError, match="can't start new thread"):
+        MemoryHandlers(daemon).add(AddRequest(memory=MEMORY, root="a"))
+    daemon.reload()
+    assert not roots.broken()
+    [worker] = roots.named("a")
+    assert worker.ready.wait(PATIENCE_S)
+    assert MemoryHandlers(daemon).search(SearchRequest(query="uuid", root="a")) is not None
 
 
 def test_roots_whose_state_the_disk_refuses_start_at_the_next_reload(

@@ -15,7 +15,8 @@ from memoryd.config.settings import Config, SearchConfig
 from memoryd.engine.inbox import Pace
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Worker
-from memoryd.service.roots import Roots, search_findings
+from memoryd.service.roots import Roots
+from memoryd.service.search_models import search_findings
 from tests.daemon import until
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS

@@ -139,6 +139,6 @@ def test_memory_that_an_embedder_released_goes_back_to_the_system(
     monkeypatch.setattr("memoryd.service.roots.trim_heap", trimmed)
     monkeypatch.setattr(roots, "watcher", Mock(alive=Mock(return_value=[])))
     for released in (False, True):
-        monkeypatch.setattr(roots, "meaning", Mock(tidy=Mock(return_value=released)))
+        monkeypatch.setattr(roots, "models", Mock(tidy=Mock(return_value=released)))
         roots.check_watcher()
         assert trimmed.called is released

@@ -80,7 +80,7 @@ class MemoryHandlers(Handlers):
             rerank_required=request.rerank is not None,
             min_score=request.min_score or 0.0,
         )
-        engine = SearchEngine(self._roots.meaning)
+        engine = SearchEngine(self._roots.models.meaning)
         now, clock = self._clock.wall(), self._clock.monotonic
         reranker = self._reranker(request)
         work = partial(search, roots, query, now=now, clock=clock, engine=engine, reranker=reranker)
@@ -94,7 +94,7 @@ class MemoryHandlers(Handlers):
         possible = request.query is not None and request.mode != "text"
         if request.rerank == "minilm" and not possible:
             raise UsageError("rerank: needs a query, and the mode hybrid or semantic")
-        return self._roots.reranker(request.rerank) if possible else None
+        return self._roots.models.reranker(request.rerank) if possible else None
 
     def page(self, request: ListRequest) -> ListResult:
         """List a page of memories that fits into one reply."""
