@@ -22,7 +22,7 @@ from memoryd.core.spans import replace_surrogates
 from memoryd.core.text_match import Pattern, fold, spots
 from memoryd.core.vectors import numbers_in
 from memoryd.core.words import whole_text
-from memoryd.errors import EmbedderError, NotFoundError, UsageError
+from memoryd.errors import BusyError, EmbedderError, NotFoundError, UsageError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations.search_scope import (
     SearchRoot,
@@ -313,11 +313,15 @@ def similar_to_vector(numbers: Sequence[object]) -> Like:
 def similar_to_memory(roots: Sequence[SearchRoot], identity: str, user: str | None) -> tuple[Like, tuple[str, int]]:
     """Return a query by the vector of the memory with this id, and the memory (root, key).
 
-    Raises NotFoundError, and UsageError if the memory has no vector.
+    Raises NotFoundError, BusyError while the memory may not be indexed yet, and UsageError if it has no vector.
     """
     allowed = resolve_scope(owners_in(roots), user, {root.name: freshness(root) for root in roots})
     in_scope = [root for root in roots if root.name in allowed]
     found = [each for root in in_scope for each in _vectors(root, identity, allowed[root.name])]
+    behind = [root.name for root in in_scope if root.lag_ms or root.state in ("starting", "scanning")]
+    if not found and behind:
+        message = f"no memory with id {redact(identity)} is known yet: {', '.join(behind)} is still being indexed"
+        raise BusyError(message, hint="try again in a moment")
     if not found:
         raise NotFoundError(f"no memory with id {redact(identity)}", hint="`memoryd search` prints ids")
     for each in found:

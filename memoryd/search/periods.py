@@ -117,9 +117,11 @@ def prefers_newest(question: str) -> bool:
 
 
 def parse_bound(text: str, now: float, *, end: bool) -> float | None:
-    """Return the time that a filter names, in seconds: an age such as `30d`, a date, a timestamp, or words such as
-    `last week`; of a day or a longer period its start, or with `end` its end. None if it is none of these."""
+    """Return the time that a filter names, in seconds: an age such as `30d`, a date, a timestamp, `now`, or words such
+    as `last week`; of a day or a longer period its start, or with `end` its end. None if it is none of these."""
     text = text.strip()
+    if text.lower() == "now":
+        return now
     age = _AGE.fullmatch(text)
     if age is not None:
         return now - int(age[1]) * _SECONDS[age[2]]

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from memoryd.core.index import FileRow
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
-from memoryd.errors import NotFoundError, UsageError
+from memoryd.errors import BusyError, NotFoundError, UsageError
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector
 from memoryd.operations.search_scope import SearchRoot
@@ -109,3 +110,13 @@ def test_invalid_vectors_and_ids(places: list[SearchRoot]) -> None:
         with pytest.raises(UsageError, match="vector"):
             similar_to_vector(numbers)
     assert search_by(places, like=similar_to_vector([1, 2])) == [], "no vectors of that size"
+
+
+@pytest.mark.parametrize("behind", [{"lag_ms": 5}, {"state": "starting"}, {"state": "scanning"}])
+def test_a_memory_is_not_called_missing_while_its_root_is_still_being_indexed(
+    places: list[SearchRoot], behind: dict[str, Any]
+) -> None:
+    plain = replace(places[0], **behind)
+    with pytest.raises(BusyError, match="plain is still being indexed"):
+        similar_to_memory([plain], "nobody", None)
+    assert similar_to_memory([plain], "disk", None)[1][0] == "plain"

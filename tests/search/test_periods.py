@@ -113,6 +113,7 @@ def test_bounds_of_filters() -> None:
     assert parse_bound("last week", now, end=True) == day("2026-11-23")
     assert parse_bound("2026-01-31", now, end=True) == datetime(2026, 2, 1, tzinfo=UTC).timestamp()
     assert parse_bound("2026-01-31T10:00:00Z", now, end=True) == datetime(2026, 1, 31, 10, tzinfo=UTC).timestamp()
+    assert parse_bound("now", now, end=True) == now
     assert parse_bound("whenever", now, end=False) is None
 
 
