@@ -105,6 +105,7 @@ SHARED_CODES: Mapping[str, Code] = {
         "a program still writes to the old version of a file that memoryd replaced, under a temporary name; what it"
         " appends is carried over, what it changes in place is not",
     ),
+    "state-lost": Code(WARNING, "files in the state directory were deleted while memoryd ran; older history is gone"),
     "package-missing": Code(WARNING, "a package that a search needs is not installed or cannot be loaded"),
     "index-unmanaged": Code(
         WARNING, "the index belongs to another program, or cannot be kept current in its form; left unchanged"

@@ -65,6 +65,10 @@ class Ownership:
         finally:
             self._lock.release()
 
+    def forget(self) -> None:
+        """Free a lock whose file was deleted. The sidecar is left: it is of the lock that was taken since."""
+        self._lock.release()
+
 
 def prepare_private(directory: str) -> None:
     """Create the directory with mode 0700, or remove the access of other users to an existing one. Raises DeniedError

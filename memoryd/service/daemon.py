@@ -29,11 +29,12 @@ from memoryd.disk.processes import trim_heap
 from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Pace, Worker
-from memoryd.errors import DeniedError, DiskError, MemorydError
+from memoryd.errors import AlreadyRunningError, DeniedError, DiskError, MemorydError
 from memoryd.layouts.registry import known_limits
 from memoryd.log import get_logger, set_level, set_listener
 from memoryd.service.notify import Notifier
 from memoryd.service.roots import Roots
+from memoryd.service.state_files import HeldLock
 
 log = get_logger(__name__)
 
@@ -169,7 +170,7 @@ class Daemon:
     def run(self, listener: socket.socket | None = None) -> int:
         """Serve until told to stop; return the exit code. `listener`: a control socket that was passed in."""
         prepare_private(self.places.state_dir)
-        owner = take(os.path.join(self.places.state_dir, "instance.lock"), self._sidecar(None))
+        self._held = self._take_lock(None)
         try:
             self.roots.check_owners(self.config, [root.name for root in self.config.roots])
             hello = {"version": __version__, "pid": os.getpid(), "instance": self.instance}
@@ -179,13 +180,16 @@ class Daemon:
             set_listener(self._publish_log)
             self._take_signals()  # whoever finds the socket may also send a signal
             self._server.open()
-            owner.publish(self._sidecar(self._server.path))
+            self._held.owned.publish(self._sidecar(self._server.path))
             return self._serve()
         finally:
             set_listener(None)
             if self._server is not None:
                 self._server.close(0.5)
-            owner.release()
+            self._held.owned.release()
+
+    def _take_lock(self, socket: str | None) -> HeldLock:
+        return HeldLock(take(os.path.join(self.places.state_dir, "instance.lock"), self._sidecar(socket)))
 
     def _publish_log(self, event: Mapping[str, Any]) -> None:
         """Send what is logged to the subscribers of the topic `log`."""
@@ -277,6 +281,7 @@ class Daemon:
 
     def _supervise(self) -> None:
         self.roots.check_places()
+        self._renew_state()
         self._ticks += 1
         if self._ticks % WATCHER_TICKS == 0:
             self.roots.check_watcher()
@@ -284,6 +289,27 @@ class Daemon:
         if spent - self._trimmed_at > TRIM_CPU_S:
             self._trimmed_at = spent
             trim_heap()
+
+    def _renew_state(self) -> None:
+        """Begin anew with state that was deleted or replaced: what is recorded in a deleted file would be lost with the
+        end of this process. If another daemon has taken the state directory meanwhile, end."""
+        assert self._server is not None
+        if not self._held.is_lost() and not self.roots.state_files.changed():
+            return
+        try:
+            with self.roots.changing():
+                if self._held.is_lost():
+                    prepare_private(self.places.state_dir)
+                    lost, self._held = self._held, self._take_lock(self._server.path)
+                    lost.owned.forget()
+                    self.roots.watcher.rebuild("state deleted")
+                names = self.roots.state_files.take_lost(self.roots.tell)
+                self.roots.apply(self.config, self._pace(), names, ())
+        except AlreadyRunningError as error:
+            log.error("state directory taken", reason=error.message)  # noqa: TRY400 - by another process, no fault of ours
+            self._stopping = True
+        except (MemorydError, OSError) as error:
+            log.error("state directory not created", reason=str(error))  # noqa: TRY400 - as above
 
     def _watch_clock(self, now: float) -> None:
         jump = self._clockwatch.step(self.clock.wall(), now)

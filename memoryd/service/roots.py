@@ -30,6 +30,7 @@ from memoryd.operations.memories import vector_maker
 from memoryd.search.modes import warm_up
 from memoryd.service.schedule import ScheduledJob, first_armed, scheduled_job
 from memoryd.service.search_models import SearchModels
+from memoryd.service.state_files import STATE_TOPIC, StateFiles
 from memoryd.service.timetable import Timetable
 from memoryd.service.watching.watcher import Watcher
 from memoryd.store import Store
@@ -80,6 +81,7 @@ class Roots:
         self._workers: dict[str, Worker] = {}
         self._broken: dict[str, Broken] = {}
         self._troubles: deque[tuple[str, str | None]] = deque(maxlen=1000)
+        self.state_files = StateFiles()
         self.searches = SearchPriority(clock.monotonic)
         self.models = SearchModels()
         self.watcher = Watcher(self._touched, self._troubled, os.path.join(state_dir, "probe"))
@@ -164,10 +166,12 @@ class Roots:
         except (JournalError, OSError) as error:
             if starting and refusal(error) is not None:
                 raise  # the disk that all roots keep their state on
+            self.state_files.forget(root.name)
             self._note_broken(root, path, place, error)
             return
         store.too_wide = too_wide(root.path)
         store.root_findings[SEARCH_TOPIC] = self.models.findings
+        store.root_findings[STATE_TOPIC] = self.state_files.note(root.name, place)
         store.searches = self.searches
         embedder = self.models.meaning.embedder
         if embedder is not None:
@@ -207,6 +211,7 @@ class Roots:
 
     def _remove(self, name: str) -> None:
         self.timetable.remove(name)
+        self.state_files.forget(name)
         with self._lock:
             self._broken.pop(name, None)
             worker = self._workers.pop(name, None)

@@ -30,6 +30,7 @@ from memoryd.operations.recognition import layout_mismatch
 from memoryd.operations.repair import MAX_TRIES, repair
 from memoryd.operations.upkeep import archive, dedupe, enforce_limits
 from memoryd.service.search_models import search_findings
+from memoryd.service.state_files import STATE_TOPIC, StateFiles
 from memoryd.store import Store
 from memoryd.store.late_writes import MIN_AGE_S
 from tests.layouts import json_samples, session_samples
@@ -283,6 +284,18 @@ def _no_model(site: Site) -> Place:
     return Place("")
 
 
+def _no_journal(site: Site) -> Place:
+    site.write(LEARNINGS, lines(GOOD))
+    journal, files = site.root.parent / "lost-state" / "journal.sqlite", StateFiles()
+    journal.parent.mkdir(exist_ok=True)
+    journal.write_bytes(b"a journal")
+    files.note("m", str(journal.parent))
+    journal.unlink()
+    assert files.take_lost(lambda topic, event: None) == ("m",)
+    site.store.root_findings[STATE_TOPIC] = files.note("m", str(journal.parent))
+    return Place("")
+
+
 TWICE = line(GOOD).replace(b'"importance":"high"', b'"content":"the canaryquartz","importance":"high"')
 
 
@@ -388,6 +401,7 @@ CASES: dict[str, Case] = {
     "oversize": _topic(_entry("2026-01-01", SAID * 300)),
     "secret-shape": _topic(_entry("2026-01-01", f"{SAID} {SECRET}"), line=4),
     "sensitive-word": _topic(_entry("2026-01-01", f"the password {SAID}"), line=4, sensitive_words=True),
+    "state-lost": Case("jsonl-store", _no_journal),
     "package-missing": Case("jsonl-store", _no_model),
     "index-unmanaged": Case("markdown-topics", _unmanaged),
     "unlistable-name": _topic(_entry("2026-01-01"), path="a/`b`.md"),

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -152,9 +152,16 @@ _ERRNO = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
 _AMBIGUOUS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 def _unavailable(error: sqlite3.Error, path: str) -> IndexUnavailable:
-    """Translate an error of SQLite. It has no errno: for "read-only" and "cannot open" the file system is checked."""
+    """Translate an error of SQLite. It has no errno: for "read-only" and "cannot open" the file system is checked. A
+    damaged file is removed: who has it open notices that (see service/state_files.py) and opens a new one."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in _DAMAGED:
+        with suppress(OSError):
+            os.unlink(path)
     number = _ERRNO.get(code) or (_errno_of(path) if code in _AMBIGUOUS else None)
     message = f"the index {path} cannot be used: {error}"
     return IndexUnavailable(number, message) if number is not None else IndexUnavailable(message)
