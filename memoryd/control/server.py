@@ -84,7 +84,7 @@ class Server:
         self._lock = threading.Lock()
         self._connections: tuple[Connection, ...] = ()  # replaced, never changed: read without the lock
         self._numbers = itertools.count(1)
-        self._refusals = RateLimit()
+        self._log_limits = RateLimit()
         self._draining = False
         self._closing = False
         self._endpoint: endpoint.Endpoint | None = None
@@ -246,7 +246,7 @@ class Server:
                 except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                     continue
                 except OSError as error:  # out of descriptors or memory: retry when some are free again
-                    get_logger(__name__).warning("accept_failed", reason=str(error))
+                    self._log_limited("accept_failed", str(error))
                     _wait(wake_reader, 0.5)
                     continue
                 self._admit(sock)
@@ -264,16 +264,16 @@ class Server:
             if self.clients >= self._limits.clients and client.pid != os.getpid():
                 raise BusyError(f"{self.clients} clients are connected already", hint="close some, then try again")
         except MemorydError as error:
-            self._log_refusal(error.message)
+            self._log_limited("client_refused", error.message)
             _reject(sock, protocol.encode_error(None, error))
             return
         self._serve(sock, client)
 
-    def _log_refusal(self, reason: str) -> None:
-        suppressed = self._refusals.suppressed(reason)
+    def _log_limited(self, event: str, reason: str) -> None:
+        suppressed = self._log_limits.suppressed(reason)
         if suppressed is not None:
             more = {"suppressed": suppressed} if suppressed else {}
-            get_logger(__name__).warning("client_refused", reason=reason, **more)
+            get_logger(__name__).warning(event, reason=reason, **more)
 
     def _serve(self, sock: socket.socket, client: Peer) -> None:
         connection = Connection(
@@ -284,7 +284,7 @@ class Server:
         try:
             connection.start(protocol.encode_notification("hello", self._hello))
         except RuntimeError as error:  # the system has no more threads
-            self._log_refusal(str(error))
+            self._log_limited("client_refused", str(error))
             connection.disconnect()
             sock.close()
             self._remove(connection)

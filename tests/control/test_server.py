@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -813,3 +814,25 @@ def test_a_loop_of_refused_clients_is_logged_once(
             client.connect(socket_path)
             assert b"-32001" in client.recv(4096)
     assert capsys.readouterr().err.count("client_refused") == 1
+
+
+def test_a_lack_of_descriptors_does_not_fill_the_log(
+    serve: Callable[..., Server],
+    socket_path: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client that cannot be accepted stays in the queue, so the server tries again and again."""
+    server, genuine, failures = serve(), socket.socket.accept, iter(range(5))
+
+    def accept(listener: socket.socket) -> tuple[socket.socket, Any]:
+        if next(failures, None) is not None:
+            server.request_heartbeat()  # which ends the pause before the next try
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return genuine(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    assert ping(socket_path)
+    assert next(failures, None) is None
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("accept_failed") == 1
