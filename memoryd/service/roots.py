@@ -196,7 +196,7 @@ class Roots:
             reason = f"it cannot be served: {error}"
             hint = "end other processes or raise the limit on threads, then `memoryd reload`"
         else:
-            reason = f"its state in {place} cannot be used: {error.strerror}"
+            reason = f"its state in {place} cannot be used: {error.strerror or error}"
             do = "correct its mode or move it away" if refusal(error) is None else "free some space or repair the disk"
             hint = f"{do}, then `memoryd reload`"
         layout = None if root.layout == "auto" else root.layout

@@ -64,6 +64,11 @@ def test_one_damaged_journal_stops_no_other_root(damage: object, tmp_path: Path,
     assert added["receipt"]
     checked = keeping.rpc("check")
     assert "a" in checked["errors"]
+    for found in (keeping.rpc("memory.search", query="heron"), keeping.rpc("memory.list")):
+        assert found["fresh"]["a"]["reason"] == "failed"
+        assert str(journal.parent) in found["fresh"]["a"]["withheld"]
+    unnamed = refused(lambda: keeping.rpc("memory.add", memory={"type": "core", "content": "x"}))
+    assert "roots: b, a" in (unnamed.hint or "")
     assert keeping.stop() == 0
 
 

@@ -211,4 +211,7 @@ def _translate(error: sqlite3.Error, path: str) -> Exception:
             hint="move the file (and its -wal and -shm) away and start again: history and undo of older "
             "changes are gone, memories and backups are not touched",
         )
-    return JournalError(f"{path} cannot be used: {error}")
+    return JournalError(
+        f"{path} cannot be used: {error}",
+        hint="correct its mode; if it is damaged, move it (and its -wal and -shm) away, then `memoryd reload`",
+    )

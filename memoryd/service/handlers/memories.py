@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from memoryd.control.methods.memories import (
     AddRequest,
+    Freshness,
     GetRequest,
     GetResult,
     ListRequest,
     ListResult,
     MemoryRequest,
     SearchRequest,
+    SearchResult,
     UpdateRequest,
 )
 from memoryd.control.protocol import fits
@@ -52,6 +55,9 @@ def memory_handlers(daemon: Daemon) -> Table:
     }
 
 
+Found = TypeVar("Found", SearchResult, ListResult)
+
+
 class MemoryHandlers(Handlers):
     """Methods on memories."""
 
@@ -83,7 +89,11 @@ class MemoryHandlers(Handlers):
         engine = SearchEngine(self._roots.models.meaning)
         now, clock = self._clock.wall(), self._clock.monotonic
         reranker = self._reranker(request)
-        work = partial(search, roots, query, now=now, clock=clock, engine=engine, reranker=reranker)
+        found = partial(search, roots, query, now=now, clock=clock, engine=engine, reranker=reranker)
+
+        def work() -> SearchResult:
+            return self._note_failed(request, found())
+
         if reranker is not None:
             return run_in_thread("memoryd-rerank", work)
         with self._roots.searches.searching():
@@ -103,8 +113,16 @@ class MemoryHandlers(Handlers):
         while True:
             page = list_memories(roots, filters, user=request.user, limit=limit, cursor=request.cursor)
             if limit == 1 or fits(page):
-                return page
+                return self._note_failed(request, page)
             limit //= 2  # truncated by the protocol, the page would end before its cursor
+
+    def _note_failed(self, request: SearchRequest | ListRequest, result: Found) -> Found:
+        """Name the roots that could not be started: without them the answer would look complete."""
+        for each in self._roots.broken() if request.root is None and request.roots is None else ():
+            result.fresh[each.name] = Freshness(
+                state="unknown", generation=0, lag_ms=0, reason="failed", withheld=f"all: {each.reason}"
+            )
+        return result
 
     def _search_roots(self, request: SearchRequest | ListRequest) -> list[SearchRoot]:
         """Return the roots to search, with the state and lag of their indexes."""
@@ -231,10 +249,13 @@ class MemoryHandlers(Handlers):
     def add(self, request: AddRequest) -> Answer:
         """Store one memory or several in one root."""
         workers = self._roots.named(request.root)
-        if not workers:
+        failed = self._roots.broken() if request.root is None else []
+        if not workers and not failed:
             raise UsageError("there is no root to store in", hint="add one with `memoryd root add DIRECTORY`")
-        if len(workers) != 1:
-            names = ", ".join(worker.name for worker in workers)
+        if not workers and len(failed) == 1:
+            raise failed[0].error()
+        if len(workers) + len(failed) != 1:  # the only root that works need not be the one that is meant
+            names = ", ".join([*(each.name for each in workers), *(each.name for each in failed)])
             raise UsageError("specify the root to store in", hint=f"name it with --root; roots: {names}")
         return workers[0].submit(Job("memory.add", request))
 
