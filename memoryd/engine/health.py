@@ -13,6 +13,7 @@ from msgspec import Struct, to_builtins
 
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding, FindingNews, NewFindings, Severity
+from memoryd.core.records import Role
 from memoryd.core.secrets import redact
 from memoryd.disk.disk_errors import probe_write, refusal
 from memoryd.engine.inbox import MAX_TROUBLE_S
@@ -328,6 +329,10 @@ class Health:
             f'`memoryd plan {store.name}`, then `memoryd root confirm {store.name}`, or write layout = "{name}"'
         )
 
+    def _hides_memories(self, finding: Finding) -> bool:
+        """True if the finding is about a file of memories that is not read: what is in it is not searched."""
+        return self._store.layout is not None and self._store.role(finding.path) is Role.SOURCE
+
     def _degradations(self) -> list[str]:
         reasons: list[str] = []
         if self._store.layout is None:
@@ -340,6 +345,8 @@ class Health:
             short = f"{self.watch.held} of {self.watch.wanted} directories are watched; scanning the rest periodically"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
         reasons += [f"{each.path}: {each.message}" for each in self._store.root_findings.get("unread", ())]
+        irregular = (each for each in self._store.root_findings.get("files", ()) if self._hides_memories(each))
+        reasons += [f"{each.path}: {each.message}" for each in irregular]
         for topic in ("guard", SEARCH_TOPIC, VERSIONS_TOPIC, STATUS_TOPIC, UNREAD_INDEX_TOPIC):
             reasons += [each.message for each in self._store.root_findings.get(topic, ())]
         held = (each for each in self._store.root_findings.get("locks", ()) if each.code == "held-lock")

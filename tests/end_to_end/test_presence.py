@@ -343,6 +343,24 @@ def test_one_file_that_may_not_be_read(root: Path, daemon: MakeDaemon) -> None:
     until(lambda: checks.is_indexed(root), "it is tended again")
 
 
+def test_a_link_in_place_of_a_file_of_memories(root: Path, daemon: MakeDaemon) -> None:
+    """It is not followed, so its memories are missing from each answer: the root is not well."""
+    fill(root)
+    tending = daemon(root).start()
+    file, elsewhere = root / "learnings.jsonl", root.with_name("elsewhere.jsonl")
+    content = file.read_bytes()
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere)
+    row = state(tending, "degraded")
+    assert row["reasons"] == [
+        "learnings.jsonl: a link, pipe, socket or device in place of a file; it is not opened: replace it with a file"
+    ]
+    assert elsewhere.read_bytes() == content
+    elsewhere.replace(file)
+    state(tending, "ok")
+    assert tending.root()["memories"] == 3 * MANY
+
+
 @pytest.mark.root_only
 @pytest.mark.skipif(not mounts_work(), reason="mounting needs root")
 def test_something_mounted_over_the_root(root: Path, daemon: MakeDaemon) -> None:
