@@ -52,15 +52,20 @@ class Directory:
         return _parse_cut_off(_text(data), 0, 0)[0] if len(data) >= HEAD_SIZE else first_value(data)
 
 
-def is_other_json(content: bytes, keys: Collection[str]) -> bool:
-    """Return True if `content` is not a JSON object with one of these keys. Returns False for empty content and for
-    content that is cut off before its first key."""
+def is_other_json(content: bytes, keys: Collection[str], common: Collection[str] = ()) -> bool:
+    """Return True if `content` is JSON, perhaps cut off, and not an object with one of these keys. Returns False for
+    what is no JSON at all, and for an object of which only the `common` keys, with texts as values, are left."""
     text = _text(content.strip(b"\0 \t\r\n"))
-    value = _value(text, 0)[0]
-    value = _parse_cut_off(text, 0, 0)[0] if value is None else value
-    if isinstance(value, dict | list) and not value:
+    value, end = _value(text, 0)
+    if not end:
+        value = _parse_cut_off(text, 0, 0)[0]
+    if value is None or (isinstance(value, dict | list) and not value):
         return False
-    return bool(text) and not (isinstance(value, dict) and any(key in value for key in keys))
+    if not isinstance(value, dict):
+        return True
+    if all(key in common and isinstance(each, str) for key, each in value.items()):
+        return False
+    return not any(key in value for key in keys)
 
 
 def first_value(data: bytes) -> object:

@@ -235,8 +235,24 @@ FOREIGN = (
     '{"next_id": 41}',
     '{"version": "1.0.0", "items": []}',
     '{"version": 2, "ite',
-    "# Index",
+    '{"version": "1.0.0", "items": [',
     "3",
+)
+
+DAMAGED = (
+    "",
+    " \n",
+    "{",
+    "{}",
+    '{"statistics": {"tot',
+    "\0\0\0",
+    '{"tags_index": 1}',
+    '{"version": "1.0.0", ',
+    '{"version": "1.0.0", "last_updated": "2026-01-01T10:00:00Z", "stati',
+    "\ufeff" + '{"version": "1.0.0"}',
+    "not json",
+    "{ this is not json }",
+    "null",
 )
 
 
@@ -258,8 +274,8 @@ class TestNotWriting:
         assert world.sync().written == ("index.json",)
         assert world.store.root_findings["index"] == ()
 
-    @pytest.mark.parametrize("content", ["", " \n", "{", "{}", '{"statistics": {"tot', "\0\0\0", '{"tags_index": 1}'])
-    def test_a_damaged_or_empty_index_of_memoryd_is_rebuilt(self, content: str, world: World) -> None:
+    @pytest.mark.parametrize("content", DAMAGED)
+    def test_a_damaged_or_empty_index_is_rebuilt(self, content: str, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         world.write("index.json", content.encode())
         assert world.sync().written == ("index.json",)

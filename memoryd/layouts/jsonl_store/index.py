@@ -51,7 +51,7 @@ def is_ours(content: bytes) -> bool:
     previous = _members(content)
     if newer_version(previous) is not None or (previous is not None and previous.keys() <= set(_KEYS)):
         return True
-    return not is_other_json(content, _KEYS[2:])
+    return not is_other_json(content, _KEYS[2:], common=_KEYS[:2])
 
 
 class _Text:
