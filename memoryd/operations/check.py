@@ -98,16 +98,31 @@ def file_findings(store: Store, row: FileRow, *, is_empty: bool) -> Iterable[Fin
     if row.units > 1 and damaged * 2 > row.units:
         message = f"{damaged} of {row.units} lines cannot be used; compare `memoryd backup list` and restore"
         yield Finding("corrupt-file", path, message)
+    elif not is_empty and _lost_all_lines(store, row):
+        message = "no line can be used, but backups hold memories; compare `memoryd backup list` and restore"
+        yield Finding("corrupt-file", path, message)
     backed_up = is_empty and any(row.bytes for row in store.journal.backups.rows(path)[-1:])
-    if backed_up and not _emptied_by_memoryd(store, path):
+    if backed_up and not _shortened_by_memoryd(store, path, 0):
         message = "the file is empty while its newest backup is not; restore it, or ignore this if it was meant"
         yield Finding("emptied-file", path, message)
 
 
-def _emptied_by_memoryd(store: Store, path: str) -> bool:
-    """True if the newest change of memoryd to the file moved its last memories elsewhere."""
-    step = next((step for _, step in store.journal.steps_of(path) if step.after_sha is not None), None)
-    return step is not None and step.after_size == 0
+def _lost_all_lines(store: Store, row: FileRow) -> bool:
+    """True if a file of lines is left with one unreadable line, or with NUL bytes, and a backup holds memories. A new
+    file whose first line is broken has lost nothing."""
+    if row.records or not store.file_rules.append_only:
+        return False
+    if not any(each.quality.records for each in store.journal.backups.rows(row.path)):
+        return False
+    return not _shortened_by_memoryd(store, row.path, row.fingerprint.size)
+
+
+def _shortened_by_memoryd(store: Store, path: str, size: int) -> bool:
+    """True if the newest change of memoryd to the file left this size because it moved the memories elsewhere; a repair
+    only removes bytes that are in no memory."""
+    steps = store.journal.steps_of(path)
+    entry, step = next(((entry, step) for entry, step in steps if step.after_sha is not None), (None, None))
+    return entry is not None and step is not None and entry.operation != "repair" and step.after_size == size
 
 
 NEAR = 0.85  # of a limit

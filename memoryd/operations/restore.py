@@ -95,7 +95,8 @@ def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple
         raise NotFoundError(f"root {store.name}: no backup of {file}", hint="`memoryd backup create` makes one")
     records = quality.records
     if file is not None:
-        records = records_to_restore(store, file, records, [each.records or 0 for each in available if each.valid])
+        wanted = records_to_restore(store, file, records, [each.records or 0 for each in available if each.valid])
+        records = max(wanted, 1)  # a copy of the damage holds no memory, and not fewer than the damaged file
     chosen = backups.choose(available, at, live=sha256(live) if live is not None else None, records=records)
     return {chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name
 

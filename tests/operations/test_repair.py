@@ -12,7 +12,7 @@ from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
-from memoryd.operations.upkeep import dedupe
+from memoryd.operations.upkeep import archive, dedupe
 from tests.layouts.samples import learning, line, lines
 from tests.layouts.session_samples import memory, session, text
 from tests.operations.world import LEARNINGS, World
@@ -150,3 +150,41 @@ def test_an_unreadable_file_is_not_replaced_by_a_backup_that_is_as_unreadable(tm
         assert action.kind is Kind.REMOVE, "to quarantine, as without any backup"
     finally:
         world.store.close()
+
+
+@pytest.mark.parametrize("damage", [b"garbage\n", b"garbage", b"\0" * 4096, b"\0" * 64 + line(learning(1))[:40]])
+def test_a_file_left_with_one_unreadable_line_is_recovered(damage: bytes, world: World) -> None:
+    """Also after a repair that removed all that was left of it."""
+    world.write(LEARNINGS, lines(learning(1), learning(2)))
+    world.sync()
+    create_backups(world.store, world.now)
+    for repairs_first in (False, True):
+        world.write(LEARNINGS, damage)
+        world.sync()
+        create_backups(world.store, world.now + 60)
+        assert "corrupt-file" in codes(world)
+        if repairs_first:
+            repair(world.store, world.now)
+            world.sync()
+        damaged = codes(world) & {"corrupt-file", "emptied-file"}
+        assert len(damaged) == 1
+        assert repair(world.store, world.now, codes=damaged).receipt is not None
+        world.sync()
+        assert world.index()["statistics"]["total_memories"] == 2
+
+
+def test_a_new_file_with_one_broken_line_has_lost_nothing(world: World) -> None:
+    world.write(LEARNINGS, b"garbage\n")
+    world.sync()
+    create_backups(world.store, world.now)
+    assert codes(world) == {"invalid-json"}
+
+
+def test_an_unreadable_line_left_by_the_archive_is_no_corruption(world: World) -> None:
+    world.write(LEARNINGS, lines(learning(1)) + b"garbage\n")
+    world.sync()
+    create_backups(world.store, world.now)
+    archive(world.store, world.now, by="command", ids=[learning(1)["id"]])
+    world.sync()
+    assert world.read(LEARNINGS) == b"garbage\n"
+    assert "corrupt-file" not in codes(world)
