@@ -20,7 +20,9 @@ _TIME_KEYS = ("timestamp", "started_at", "created_at", "time")
 _PID = re.compile(r"[0-9]{1,10}")
 _NUMBER = re.compile(r"[0-9]{1,16}(\.[0-9]{1,9})?")
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,252}(\?pidns-[\w:.\-]+)?")  # filelock marks containers like this
-_PID_THEN_TIME = re.compile(r"([0-9]{1,10})[ \t:][ \t]*([^ \t].*)")
+_PID_THEN_TIME = re.compile(r"([0-9]{1,10})[ \t:,;][ \t]*([^ \t].*)")
+_PID_LABEL = re.compile(r"pid[ \t]*[:=][ \t]*", re.IGNORECASE)
+_TIME_LABEL = re.compile(rf"(?<=[\s,;])(?:{'|'.join(_TIME_KEYS)})[ \t]*[:=][ \t]*", re.IGNORECASE)
 
 
 class LockOwner(Struct, frozen=True):
@@ -45,16 +47,20 @@ UNREADABLE = LockOwner(form="unreadable")
 
 
 def parse_owner(content: bytes) -> LockOwner:
-    """Parse the content of a lock file. A form that is not known gives UNREADABLE. Never raises."""
+    """Parse the content of a lock file. PID and time may have labels, as in `pid=4711 time=1760000000`. A form that is
+    not known gives UNREADABLE. Never raises."""
     if not content:
         return EMPTY
     if len(content) > MAX_RECORD or b"\0" in content:
         return UNREADABLE
-    text = content.decode("utf-8", "replace").strip()
+    text = content.decode("utf-8-sig", "replace").strip()
     if not text:
         return EMPTY
     if text.startswith("{"):
         return _from_json(text)
+    label = _PID_LABEL.match(text)
+    if label is not None:
+        text = _TIME_LABEL.sub("", text[label.end() :])
     lines = [line.strip() for line in text.splitlines()]
     if len(lines) == 1:
         return _from_line(lines[0])
@@ -87,7 +93,7 @@ def _host(value: object) -> str | None:
 
 
 def _from_line(line: str) -> LockOwner:
-    """Parse a single line: `PID`, `PID TIME` or `PID:TIME`."""
+    """Parse a single line: a PID, or a PID and a time with a blank, colon, comma or semicolon between them."""
     pid = _pid(line)
     if pid is not None:
         return LockOwner(pid=pid, form="pid")

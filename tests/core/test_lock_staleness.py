@@ -138,6 +138,12 @@ def test_the_evidence_names_age_holder_reason_and_what_could_not_be_seen() -> No
         ("  4711\n", 4711, None, None),
         ("2", 2, None, None),
         (str(MAX_PID), MAX_PID, None, None),
+        (f"4711, {ISO}", 4711, NOW, None),
+        ("4711;1760000000", 4711, NOW, None),
+        ("pid=4711 timestamp=1760000000", 4711, NOW, None),
+        (f"PID: 4711\nTimestamp: {ISO}\n", 4711, NOW, None),
+        (f"pid:4711,started_at={ISO}", 4711, NOW, None),
+        (f"\ufeff4711\r\n{ISO}\r\n", 4711, NOW, None),
     ],
 )
 def test_every_known_form_is_read(content: str, pid: int, stamp: float | None, host: str | None) -> None:
@@ -157,7 +163,11 @@ def test_every_known_form_is_read(content: str, pid: int, stamp: float | None, h
             b"+4711",
             b"47.11",
             b"0x1f",
-            b"4711,1",
+            b"4711,",
+            b"time=4711",
+            b"ppid=4711 time=1760000000",
+            b"pid=ada",
+            b"pid=4711 host=ada time=1760000000",
         ),
         *(b"1099511627776", str(MAX_PID + 1).encode(), "٤٧١١".encode(), b"\xff\xfe4711", b"4711\0"),
         *(
