@@ -34,7 +34,7 @@ from memoryd.control.methods.upkeep import (
 )
 from memoryd.core.defaults import JOBS
 from memoryd.core.lock_staleness import State
-from memoryd.errors import UsageError
+from memoryd.errors import NotFoundError, UsageError
 from memoryd.operations.backup import create_backups, list_backups, prune_state
 from memoryd.operations.check import check, count_findings, finding_row
 from memoryd.operations.index_files import plan_index
@@ -156,7 +156,13 @@ def _backup_verify(store: Store, job: Job, now: float) -> Result:
 def _backups(store: Store, job: Job, now: float, *, verify: bool) -> list[BackupRow]:
     request = job.request_as(BackupListRequest)
     found = list_backups(store, now, file=request.file, verify=verify)
-    return [each for each in found if request.at in (None, each.id)]
+    if request.at is None:
+        return found
+    named = [each for each in found if each.id == request.at or each.id.endswith(f".{request.at}")]
+    if not named:
+        hint = f"`memoryd backup list {store.name}` shows the ids"
+        raise NotFoundError(f"root {store.name}: no backup has the id {request.at}", hint=hint)
+    return named
 
 
 def _verify(store: Store, job: Job, now: float) -> Result:

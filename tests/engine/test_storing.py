@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from memoryd.control.methods.memories import AddRequest, StoredResult
+from memoryd.control.methods.recovery import BackupListRequest, BackupsResult
 from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.index import IndexUnavailable
 from memoryd.engine.jobs import Job
 from memoryd.engine.memories import STORING
 from memoryd.engine.worker import Worker
-from memoryd.errors import GuardError, LimitExceededError, RootMissingError, ShuttingDownError
+from memoryd.errors import GuardError, LimitExceededError, NotFoundError, RootMissingError, ShuttingDownError
 from tests.crowd import by_threads
 from tests.daemon import until
 from tests.engine.silent import worker_of
@@ -238,3 +239,18 @@ def test_a_journal_that_takes_no_times_is_told_to_whoever_asked_for_the_job(
         error = worker.run_now("backup").exception(SOON_S)
     assert "No space" in str(error)
     assert worker.run_now("backup").result(SOON_S) is not None
+
+
+@pytest.mark.parametrize("name", ["backup.list", "backup.verify"])
+def test_a_backup_that_does_not_exist_is_not_found(name: str, worker: Worker) -> None:
+    """An empty list of damaged backups would mean that this one is sound."""
+    assert worker.run_now("backup").result(SOON_S) is not None
+    listed = worker.submit(Job(name)).result(SOON_S)
+    assert isinstance(listed, BackupsResult)
+    known = listed.backups[0].id
+    for at in (known, known.rpartition(".")[2]):
+        found = worker.submit(Job(name, BackupListRequest(at=at))).result(SOON_S)
+        assert isinstance(found, BackupsResult)
+        assert [each.id for each in found.backups] == [known]
+    error = worker.submit(Job(name, BackupListRequest(at="none"))).exception(SOON_S)
+    assert isinstance(error, NotFoundError)
