@@ -142,6 +142,8 @@ def _callback(method: Method) -> Callable[..., None]:
         as_json = values.pop("as_json")
         offline = values.pop("offline", None)
         if offline is not None:
+            if values.get("root") is not None:
+                raise UsageError("ROOT and --offline exclude each other", hint="a root belongs to a daemon")
             result = _offline(ctx, method, offline, values)
         elif method.name in LOCAL:
             result = _configuration(ctx, method)
@@ -153,6 +155,7 @@ def _callback(method: Method) -> Callable[..., None]:
             params = to_params(method, values)
             _require_input(method, params)
             check_params(method, params, _option_name)  # wrong usage is reported even if no daemon runs
+            _check_words(params)
             try:
                 result = call_daemon(socket_of(ctx), method.name, params, waits_s=method.waits_s, quiet=as_json)
             except InvalidMemoryError as error:
@@ -165,9 +168,21 @@ def _callback(method: Method) -> Callable[..., None]:
 
 
 def _option_name(param: Param) -> str:
-    """Return the name of a parameter for a message; that of the request if its bounds are not in the option's unit."""
-    is_option = param.cli is not None and param.cli.startswith("--") and param.option.scale == 1
-    return str(param.cli) if is_option else param.name
+    """Return the name of a parameter for a message: that of its option if it has one."""
+    return str(param.cli) if param.cli is not None and param.cli.startswith("--") else param.name
+
+
+def _check_words(params: Values) -> None:
+    """Raise UsageError for what the daemon would refuse in any state: a time that is none, an unknown finding code."""
+    for name in ("since", "until"):
+        if name in params:
+            from memoryd.search.periods import require_bound  # noqa: PLC0415 - only for a time
+
+            require_bound(name, params[name], time.time())
+    if "codes" in params:
+        from memoryd.layouts.codes import require_codes  # noqa: PLC0415 - loads every layout
+
+        require_codes(params["codes"])
 
 
 def _with_sentence(ctx: click.Context, values: Values) -> Sequence[str]:
@@ -213,7 +228,7 @@ def to_params(method: Method, values: Values) -> Values:
     """Convert command line values to parameters of the method; values that were not given are left out."""
     params: Values = {}
     for param in method.params:
-        value = values.get(param.name)
+        value: Any = values.get(param.name)
         if param.cli == "fields":
             file, tags = values.get(fields.FILE_OPTION), values.get(fields.TAG_OPTION, ())
             value = fields.build_memory(value or (), file, tags, takes_text=param.name == "memory")
@@ -227,10 +242,20 @@ def to_params(method: Method, values: Values) -> Values:
         elif param.option.local_path:
             value = os.path.abspath(os.path.expanduser(value))
         elif param.option.scale != 1:
-            value = round(value * param.option.scale)
+            value = _scaled(param, value)
         params[param.name] = list(value) if param.repeatable else value
         params |= dict.fromkeys(param.option.implies, True)
     return params
+
+
+def _scaled(param: Param, value: float) -> int:
+    """Convert the value of an option to the unit of its parameter. Raises UsageError, in the option's unit, for a
+    value out of bounds or not a number."""
+    scale = param.option.scale
+    low, high = (param.minimum or 0) / scale, (param.maximum or 0) / scale
+    if not low <= value <= high:
+        raise UsageError(f"{param.cli!r} must be between {low:g} and {high:g}")
+    return round(value * scale)
 
 
 def _several_memories(method: Method, listed: list[Values]) -> Values:

@@ -17,7 +17,7 @@ from memoryd.core.spans import sha256
 from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal.trash import Pin
 from memoryd.errors import UsageError
-from memoryd.layouts.codes import CODES
+from memoryd.layouts.codes import CODES, REBUILD, require_codes
 from memoryd.layouts.protocol import Fix, LoadedFile
 from memoryd.operations.locks import sweep_locks
 from memoryd.operations.losses import accept_losses
@@ -39,6 +39,7 @@ def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dr
 
     Raises UsageError for unknown codes.
     """
+    require_codes(codes or ())
     if codes is None or REBUILD not in codes:
         return _repair(store, now, codes, dry_run=dry_run)
     if len(codes) > 1:
@@ -47,10 +48,6 @@ def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dr
 
 
 def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run: bool) -> Committed:
-    unknown = sorted(set(codes or ()) - set(CODES))
-    if unknown:
-        raise UsageError(f"{', '.join(unknown)}: no such finding code", hint="`memoryd check` shows the codes")
-
     if codes is not None and "shrunk" in codes and not dry_run:
         for path in accept_losses(store):
             if store.file_rules.agent_caches_file:
@@ -151,7 +148,6 @@ def _quarantine_original(store: Store, action: Action, now: float) -> None:
     store.journal.facts.set("repairs", newest_tries)
 
 
-REBUILD = "rebuild-from-archive"
 UNREADABLE_CODES = ("corrupt-file", "emptied-file")
 
 

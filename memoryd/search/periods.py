@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.defaults import DAY
+from memoryd.errors import UsageError
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
@@ -131,6 +132,17 @@ def parse_bound(text: str, now: float, *, end: bool) -> float | None:
     found = _PERIOD.fullmatch(text)
     span = _span(found, datetime.fromtimestamp(now, UTC).astimezone()) if found is not None else None
     return span[end].timestamp() if span is not None else None
+
+
+def require_bound(name: str, text: str, now: float) -> float:
+    """Return the time that the filter `since` or `until` names, in seconds. Raises UsageError."""
+    found = parse_bound(text, now, end=name == "until")
+    if found is None:
+        raise UsageError(
+            f"invalid --{name} value",
+            hint="give a date such as 2026-01-31, a timestamp, an age such as 30d or 12h, or words such as 'last week'",
+        )
+    return found
 
 
 def _span(found: re.Match[str], now: datetime) -> tuple[datetime, datetime] | None:

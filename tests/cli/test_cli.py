@@ -286,7 +286,21 @@ def test_the_configuration_is_read_without_a_daemon(
 
 
 @pytest.mark.parametrize(
-    "argv", [["search"], ["add"], ["search", "x", "--limit", "0"], ["get"], ["update", "x"], ["jobs", "run", "nope"]]
+    "argv",
+    [
+        ["search"],
+        ["add"],
+        ["search", "x", "--limit", "0"],
+        ["search", "x", "--since", "garbage"],
+        ["list", "--until", "2026-02-30"],
+        ["repair", "--code", "nonsense"],
+        ["sync", "--timeout", "nan"],
+        ["check", "agents", "--offline", "."],
+        ["dedupe", "agents", "--offline", "."],
+        ["get"],
+        ["update", "x"],
+        ["jobs", "run", "nope"],
+    ],
 )
 def test_wrong_usage_is_reported_without_a_daemon(argv: list[str], tmp_path: Path) -> None:
     assert run(["--socket", str(tmp_path / "none"), *argv]) == 2
@@ -383,6 +397,21 @@ def test_a_value_out_of_range_is_told_without_the_name_of_the_method(
 ) -> None:
     assert run(["--socket", stub.path, "list", "--limit", "0"]) == 2
     assert capsys.readouterr().err.startswith("memoryd: '--limit' must be between 1 and")
+
+
+@pytest.mark.parametrize("value", ["-1", "601", "nan", "inf", "-inf"])
+def test_a_timeout_out_of_range_is_told_in_its_own_unit(
+    value: str, stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--socket", stub.path, "sync", "--timeout", value]) == 2
+    assert capsys.readouterr().err == "memoryd: '--timeout' must be between 0 and 600\n"
+    assert stub.calls == []
+
+
+def test_a_mistyped_code_gets_the_nearest(stub: Stub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--socket", stub.path, "repair", "--code", "joined-line"]) == 2
+    assert "did you mean 'joined-lines'?" in capsys.readouterr().err
+    assert run(["--socket", stub.path, "repair", "--code", "rebuild-from-archive"]) == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is full")

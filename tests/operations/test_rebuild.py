@@ -8,7 +8,8 @@ import pytest
 
 from memoryd.core.plan import Kind
 from memoryd.errors import UsageError
-from memoryd.operations.repair import REBUILD, repair
+from memoryd.layouts.codes import REBUILD
+from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive
 from tests.layouts.samples import learning, lines, uuid

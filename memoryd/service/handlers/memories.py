@@ -32,7 +32,7 @@ from memoryd.operations.search import LIMIT as SEARCH_LIMIT
 from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector
 from memoryd.operations.search_scope import SearchRoot, owners_in, user_in
 from memoryd.search.modes import SearchEngine
-from memoryd.search.periods import parse_bound
+from memoryd.search.periods import require_bound
 from memoryd.search.rerank import Reranker
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather, run_in_thread
@@ -151,11 +151,12 @@ class MemoryHandlers(Handlers):
         return self.flush_all([worker for name in named for worker in self._roots.readable(name)], vectors=vectors)
 
     def _filters(self, request: SearchRequest | ListRequest) -> Filters:
+        now = self._clock.wall()
         return Filters(
             type=request.type,
             tags=tuple(request.tags or ()),
-            since=_bound("since", request.since, self._clock.wall()),
-            until=_bound("until", request.until, self._clock.wall()),
+            since=require_bound("since", request.since, now) if request.since is not None else None,
+            until=require_bound("until", request.until, now) if request.until is not None else None,
             archived=request.archived,
         )
 
@@ -270,14 +271,3 @@ class MemoryHandlers(Handlers):
             return workers[0].submit(Job(job, request))
 
         return handle
-
-
-def _bound(name: str, text: str | None, now: float) -> float | None:
-    """Return a time that a request names, in seconds since the epoch. Raises UsageError."""
-    found = parse_bound(text, now, end=name == "until") if text is not None else None
-    if text is not None and found is None:
-        raise UsageError(
-            f"invalid --{name} value",
-            hint="give a date such as 2026-01-31, a timestamp, an age such as 30d or 12h, or words such as 'last week'",
-        )
-    return found
