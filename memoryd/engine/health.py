@@ -16,6 +16,7 @@ from memoryd.core.findings import Finding, FindingNews, NewFindings, Severity
 from memoryd.core.records import Role
 from memoryd.core.secrets import redact
 from memoryd.disk.disk_errors import probe_write, refusal
+from memoryd.disk.tree import PathState
 from memoryd.engine.inbox import MAX_TROUBLE_S
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS
@@ -149,7 +150,10 @@ class Health:
 
     def trouble(self, error: BaseException | None) -> tuple[MemorydError, float]:
         """Note a failing disk and report it once. Returns the error for the user and the seconds until the next
-        attempt."""
+        attempt. A root that was removed is no failing disk: a look at its path follows, which reports it as missing."""
+        if isinstance(error, FileNotFoundError) and self._is_removed():
+            message = f"root {self._store.name}: {self._store.path} does not exist"
+            return RootMissingError(message, hint="see `memoryd status`"), 0.0
         reason = _reason(error)
         if reason != self.reason:
             log.error("trouble", root=self._store.name, reason=reason)
@@ -163,6 +167,9 @@ class Health:
         if code is None:
             return DeniedError(message, hint=hint), pause
         return DiskError(message, hint=hint, data={"code": code}), pause
+
+    def _is_removed(self) -> bool:
+        return not self._store.attached or self._store.tree.path_state() is PathState.MISSING
 
     def note_recovery(self) -> None:
         """Note a successful write: the disk accepts writes again."""

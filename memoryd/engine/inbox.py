@@ -70,8 +70,8 @@ class Deadlines(Struct):
             self.merge = now + MERGE_QUIET_S
 
     def hold_off(self, now: float, pause_s: float) -> None:
-        """Retry after a pause, since the disk fails."""
-        self.index = now + pause_s
+        """Retry after a pause, since the disk fails; look at the path at once, since it may be gone."""
+        self.look, self.index = now, now + pause_s
         self.scan = max(now + pause_s, min(self.scan, now + MAX_TROUBLE_S))
 
     def scanned(self, began: float, now: float) -> None:

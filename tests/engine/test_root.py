@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,26 @@ def test_a_root_that_goes_away_rests_and_is_read_anew_when_it_is_back(site: Site
     assert site.root.status.state == "ok"
     assert site.hints.watched == ["agents"]
     assert site.records() == 2
+
+
+def test_a_root_that_is_removed_during_a_scan_is_missing_at_once(site: Site) -> None:
+    """Its disk does not fail, although the files in it cannot be opened."""
+    shutil.rmtree(site.world.root)
+    site.told.clear()
+    removed = FileNotFoundError(errno.ENOENT, "the root was removed", str(site.world.root))
+    assert isinstance(site.root.trouble(removed), RootMissingError)
+    site.wait(0)
+    assert site.root.status.state == "missing"
+    assert [topic for topic in site.topics() if topic == "health"] == []
+    assert site.records() == 1, "missing is not empty"
+
+
+def test_the_path_is_looked_at_as_soon_as_the_disk_fails(site: Site) -> None:
+    site.root.trouble(OSError(errno.EIO, os.strerror(errno.EIO)))
+    assert site.root.status.state == "read_only"
+    shutil.rmtree(site.world.root)
+    site.wait(0)
+    assert site.root.status.state == "missing"
 
 
 def test_a_calm_root_is_looked_at_when_something_is_new_at_its_path(site: Site) -> None:
