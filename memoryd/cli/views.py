@@ -301,9 +301,11 @@ VIEWS: dict[str, View] = {
 
 
 def print_for_people(method: str, result: dict[str, Any]) -> None:
-    """Print a result in the form made for its method."""
+    """Print a result in the form made for its method; the roots that failed go to standard error."""
     VIEWS.get(method, show_generic)(make_screen(sys.stdout), result)
     sys.stdout.flush()
+    for message in result.get("errors", {}).values():
+        print(f"memoryd: {printable(str(message))}", file=sys.stderr)  # noqa: T201 - user output
 
 
 def event_line(event: dict[str, Any]) -> str:

@@ -392,6 +392,23 @@ def test_nothing_found_is_told_by_the_exit_code(stub: Stub, monkeypatch: pytest.
     assert run(["--socket", stub.path, "search", "x"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("argv", "code"), [(["check"], 1), (["backup", "verify"], 1), (["backup", "list"], 0), (["plan"], 0)]
+)
+def test_a_root_that_failed_is_reported_beside_the_results_of_the_others(
+    argv: list[str], code: int, stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A root that is missing has not been checked, whatever the others are like."""
+    empty: dict[str, Any] = {"findings": [], "summary": {}, "backups": [], "roots": []}
+    failed = {**empty, "errors": {"b": "root b: /m does not exist"}}
+    for name in ("check", "backup.verify", "backup.list", "plan"):
+        monkeypatch.setitem(RESULTS, name, failed)
+    assert run(["--socket", stub.path, *argv]) == code
+    assert capsys.readouterr().err == "memoryd: root b: /m does not exist\n"
+    assert run(["--socket", stub.path, *argv, "--json"]) == code
+    assert capsys.readouterr().err == ""
+
+
 def test_a_value_out_of_range_is_told_without_the_name_of_the_method(
     stub: Stub, capsys: pytest.CaptureFixture[str]
 ) -> None:
