@@ -65,7 +65,7 @@ def number(low: float, high: float) -> Check:
     """Make a check for finite numbers within the bounds."""
     bounds = Meta(ge=low, le=high)  # not-a-number fails both
     bounded = Annotated[int, bounds] | Annotated[float, bounds]
-    allowed = f"allowed: {low:g} to {high:g}"
+    allowed = f"allowed: {low:.15g} to {high:.15g}"
 
     def check(value: object) -> float:
         _require(value, int | float, f"is {shown(value)}, not a number; {allowed}")

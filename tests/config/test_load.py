@@ -207,6 +207,7 @@ def test_both_bounds_of_a_limit_may_be_off(tmp_path: Path) -> None:
         (["[defaults.schedule]", "locks = 'adaptive'"], 2, "defaults.schedule.locks", "only for rescan"),
         (["[defaults.schedule]", "", "locks = '* * * * 9'"], 3, "defaults.schedule.locks", "weekday: '9'"),
         (["[defaults]", "limits = 3"], 2, "defaults.limits", "allowed: a table"),
+        (["[defaults]", "lock_stale_after_s = 0"], 2, "defaults.lock_stale_after_s", "allowed: 1 to 2592000"),
         (["[defaults.limits]", "'a.jsonl' = 5"], 2, 'defaults.limits."a.jsonl"', "allowed: { max_bytes"),
         (["[defaults.limits]", "'a.jsonl' = {}"], 2, 'defaults.limits."a.jsonl"', "sets no bound"),
         (["[defaults.limits]", "'../a' = 'off'"], 2, 'defaults.limits."../a"', "is not the path of a file in a root"),
