@@ -15,6 +15,7 @@ from memoryd.cli.calls import Values, call_daemon, layout_of
 from memoryd.cli.options import (
     Complete,
     MethodCommand,
+    absolute_path,
     complete_codes,
     complete_receipts,
     complete_roots,
@@ -240,7 +241,7 @@ def to_params(method: Method, values: Values) -> Values:
         if param.option.joined:
             value = " ".join(value)
         elif param.option.local_path:
-            value = os.path.abspath(os.path.expanduser(value))
+            value = absolute_path(value)
         elif param.option.scale != 1:
             value = _scaled(param, value)
         params[param.name] = list(value) if param.repeatable else value
@@ -269,7 +270,7 @@ def _offline(ctx: click.Context, method: Method, path: str, values: Values) -> V
     from memoryd.cli.progress_bar import local_bar  # noqa: PLC0415 - as above
     from memoryd.operations import offline  # noqa: PLC0415 - loads all the parsers
 
-    directory, now = os.path.abspath(path), time.time()
+    directory, now = absolute_path(path), time.time()
     if method.name == "check":
         from memoryd.core.secrets import redact_values  # noqa: PLC0415 - compiles many patterns
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memoryd.cli import exits
-from memoryd.cli.options import example, json_option
+from memoryd.cli.options import absolute_path, example, json_option
 from memoryd.cli.screen import Screen, make_screen, print_json, printable
 from memoryd.cli.views_status import format_counts, name_action
 from memoryd.control.methods import LAYOUTS
@@ -51,7 +51,7 @@ def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, 
 
     chosen, now = None if layout == "auto" else layout, time.time()
     found = []
-    for path in paths:
+    for path in map(absolute_path, paths):
         with local_bar(path) as meter:
             found.append(redact_values(to_builtins(preview(path, now, chosen, meter))))
     if as_json:
@@ -167,7 +167,7 @@ def _find(paths: Sequence[str]) -> list[Detected]:
     from memoryd.operations.recognition import existing_directory  # noqa: PLC0415 - only when needed
 
     home = os.path.expanduser("~")
-    tops = [os.path.abspath(os.path.expanduser(path)) for path in paths]
+    tops = list(map(absolute_path, paths))
     for top in tops:
         existing_directory(top)
     places = list(tops)

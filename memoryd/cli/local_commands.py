@@ -10,7 +10,7 @@ import click
 from memoryd import __version__
 from memoryd.cli import exits
 from memoryd.cli.first_contact import init, try_command
-from memoryd.cli.options import complete_roots, example, json_option, socket_of
+from memoryd.cli.options import absolute_path, complete_roots, example, json_option, socket_of
 from memoryd.cli.screen import print_json
 from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
 from memoryd.errors import MemorydError, NoDaemonError, UsageError
@@ -44,7 +44,7 @@ def run(
     from memoryd.service import start  # noqa: PLC0415 - only when needed
 
     places = find_places(**ctx.find_root().obj)
-    absolute = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)
+    absolute = tuple(map(absolute_path, paths))
     for path in absolute if layout is None else ():
         if not os.path.lexists(path):
             hint = "check the spelling, or give --layout for a directory that will be created later"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 
 from memoryd.config.socket_path import find_socket
 from memoryd.control.client import Client
-from memoryd.errors import MemorydError
+from memoryd.errors import MemorydError, UsageError
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 """A function that completes what is typed so far of a value."""
@@ -78,3 +79,11 @@ def _ask(ctx: click.Context, method: str, member: str) -> list[dict[str, Any]]:
             return list(client.call(method).get(member, []))
     except MemorydError:
         return []
+
+
+def absolute_path(path: str) -> str:
+    """Return a path of the command line in full. Raises UsageError for an empty one, as of a variable that is unset: it
+    would be the working directory."""
+    if not path:
+        raise UsageError("a path is empty", hint="name a directory; `.` is the working directory")
+    return os.path.abspath(os.path.expanduser(path))

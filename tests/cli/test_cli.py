@@ -677,6 +677,18 @@ def test_an_error_of_the_daemon(error: MemorydError, code: int, stub: Stub, caps
     )
 
 
+@pytest.mark.parametrize(
+    "argv", [["root", "add", ""], ["check", "--offline", ""], ["try", ""], ["init", ""], ["run", ""]]
+)
+def test_an_empty_path_is_not_the_working_directory(
+    argv: list[str], stub: Stub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = str(tmp_path / "state")
+    assert run(["--socket", stub.path, "--state-dir", state, *argv]) == 2
+    assert "a path is empty" in capsys.readouterr().err
+    assert not stub.calls
+
+
 USAGE = [
     ["statsu"],
     ["status", "--nonsense"],

@@ -61,6 +61,8 @@ class RootHandlers(Handlers):
     def add(self, request: RootAddRequest) -> Future[Result]:
         """Add a root to the configuration file and start its worker. Raises UsageError."""
         daemon = self._daemon
+        if not request.path:
+            raise UsageError("the path is empty", hint="name a directory")
         path = os.path.abspath(os.path.expanduser(request.path))
         if os.path.exists(path) and not os.path.isdir(path):
             raise UsageError(f"{path} is not a directory", hint="a root must be a directory")
