@@ -186,7 +186,7 @@ class Daemon:
             set_listener(None)
             if self._server is not None:
                 self._server.close(0.5)
-            self._held.owned.release()
+            self._held.release()
 
     def _take_lock(self, socket: str | None) -> HeldLock:
         return HeldLock(take(os.path.join(self.places.state_dir, "instance.lock"), self._sidecar(socket)))
@@ -301,7 +301,7 @@ class Daemon:
                 if self._held.is_lost():
                     prepare_private(self.places.state_dir)
                     lost, self._held = self._held, self._take_lock(self._server.path)
-                    lost.owned.forget()
+                    lost.release()
                     self.roots.watcher.rebuild("state deleted")
                 names = self.roots.state_files.take_lost(self.roots.tell)
                 self.roots.apply(self.config, self._pace(), names, ())

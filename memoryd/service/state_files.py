@@ -40,12 +40,14 @@ class StateFiles:
 
     def __init__(self) -> None:
         self._opened: dict[str, dict[str, _Identity | None]] = {}
+        self._logs: dict[str, _Identity | None] = {}
         self._lost: dict[str, str] = {}
 
     def note(self, root: str, place: str) -> tuple[Finding, ...]:
         """Note which files of a root have just been opened. Returns what was lost since the daemon started."""
         paths = (os.path.join(place, name) for name in _NAMES)
         self._opened[root] = {path: _opened_as(path) for path in paths}
+        self._logs |= {each: _inode(each) for path in self._opened[root] for each in _logs_of(path)}
         return (Finding("state-lost", "", self._lost[root]),) if root in self._lost else ()
 
     def forget(self, root: str) -> None:
@@ -64,6 +66,7 @@ class StateFiles:
         """Report what is lost, and return the roots that have to be started again."""
         changed = self.changed()
         for root, paths in changed.items():
+            self._remove_logs(root, paths)
             lost = [path for path in paths if os.path.basename(path) != INDEX]
             reason = f"{(lost or paths)[0]} was deleted, replaced or emptied while memoryd ran"
             log.warning("state lost", root=root, paths=paths)
@@ -74,6 +77,26 @@ class StateFiles:
                     " backups are not touched"
                 )
         return tuple(changed)
+
+    def _remove_logs(self, root: str, paths: list[str]) -> None:
+        """Remove the logs of databases that are gone. A database in their place would take them for its own: a copy
+        that was restored would get their pages, and a new one share their memory with a worker that has not ended."""
+        gone = [path for path in paths if _inode(path) != self._opened[root][path]]  # an emptied one still has them
+        for log_file in (each for path in gone for each in _logs_of(path)):
+            if self._logs.get(log_file) is not None and _inode(log_file) == self._logs[log_file]:
+                with suppress(OSError):
+                    os.unlink(log_file)
+
+
+def _logs_of(database: str) -> tuple[str, str]:
+    return f"{database}-wal", f"{database}-shm"
+
+
+def _inode(path: str) -> _Identity | None:
+    with suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return None
 
 
 def _opened_as(path: str) -> _Identity | None:
@@ -94,8 +117,7 @@ class HeldLock:
 
     def __init__(self, owned: Ownership) -> None:
         self.owned = owned
-        found = os.stat(owned.path)  # which is empty
-        self._identity = found.st_dev, found.st_ino
+        self._identity = _inode(owned.path)
 
     def is_lost(self) -> bool:
         """True if another daemon could take the lock, since its file was deleted or replaced."""
@@ -104,3 +126,10 @@ class HeldLock:
         except OSError as error:
             return isinstance(error, FileNotFoundError | NotADirectoryError)
         return (found.st_dev, found.st_ino) != self._identity
+
+    def release(self) -> None:
+        """Free the lock. The sidecar next to a lock that is lost is of its new holder, and stays."""
+        if self.is_lost():
+            self.owned.forget()
+        else:
+            self.owned.release()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -86,7 +88,57 @@ def test_a_lock_whose_file_is_gone_keeps_nobody_out(tmp_path: Path) -> None:
     (tmp_path / "instance.lock").unlink()
     assert held.is_lost()
     second = HeldLock(take(str(tmp_path / "instance.lock"), {"pid": 1}))
-    held.owned.forget()
+    held.release()
     assert not second.is_lost()
     assert (tmp_path / "instance.json").exists()
-    second.owned.release()
+    second.release()
+    assert not (tmp_path / "instance.json").exists()
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("PRAGMA synchronous=OFF")
+    db.execute("CREATE TABLE IF NOT EXISTS notes (text TEXT)")
+    return db
+
+
+def texts(db: sqlite3.Connection) -> list[str]:
+    return [text for (text,) in db.execute("SELECT text FROM notes")]
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_database_gets_nothing_from_the_one_that_was_there_before(restored: bool, tmp_path: Path) -> None:
+    """Whose worker may not have ended yet."""
+    path = tmp_path / "journal.sqlite"
+    copy = tmp_path / "copy"
+    if restored:
+        with closing(open_database(copy)) as db:
+            db.execute("INSERT INTO notes VALUES ('from the copy')")
+    old = open_database(path)
+    files = StateFiles()
+    files.note("a", str(tmp_path))
+    old.execute("INSERT INTO notes VALUES ('before')")
+    path.unlink()
+    if restored:
+        copy.rename(path)
+    assert files.take_lost(unheard) == ("a",)
+    new = open_database(path)
+    for _ in range(10):
+        old.execute("INSERT INTO notes VALUES ('late')")
+        new.execute("INSERT INTO notes VALUES ('after')")
+    old.close()
+    assert texts(new) == restored * ["from the copy"] + 10 * ["after"]
+    assert new.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    new.close()
+
+
+def test_the_logs_of_a_copy_are_left_to_it(place: Path) -> None:
+    log = place / "journal.sqlite-wal"
+    log.write_bytes(b"old")
+    files = StateFiles()
+    files.note("a", str(place))
+    replace(place / "journal.sqlite")
+    replace(log)
+    files.take_lost(unheard)
+    assert log.exists()

@@ -161,7 +161,7 @@ def _unavailable(error: sqlite3.Error, path: str) -> IndexUnavailable:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGED:
         with suppress(OSError):
-            os.unlink(path)
+            _remove(path)
     number = _ERRNO.get(code) or (_errno_of(path) if code in _AMBIGUOUS else None)
     message = f"the index {path} cannot be used: {error}"
     return IndexUnavailable(number, message) if number is not None else IndexUnavailable(message)
@@ -276,9 +276,13 @@ def _open_or_rebuild(path: str) -> sqlite3.Connection:
                 db.close()
                 raise
         db.close()
-        for suffix in ("", "-wal", "-shm"):
-            Path(path + suffix).unlink(missing_ok=True)
+        _remove(path)
     raise AssertionError("an index just deleted is empty")
+
+
+def _remove(path: str) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(path + suffix).unlink(missing_ok=True)
 
 
 def _same_words(db: sqlite3.Connection) -> bool:
