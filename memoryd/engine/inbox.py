@@ -69,9 +69,9 @@ class Deadlines(Struct):
         elif self.merge == NEVER and catalogue.can_tidy:
             self.merge = now + MERGE_QUIET_S
 
-    def hold_off(self, now: float, pause_s: float) -> None:
-        """Retry after a pause, since the disk fails; look at the path at once, since it may be gone."""
-        self.look, self.index = now, now + pause_s
+    def hold_off(self, now: float, pause_s: float, *, looks: bool) -> None:
+        """Retry after a pause, since the disk fails. `looks`: look at the path at once; if a look failed, not again."""
+        self.look, self.index = now if looks else self.look, now + pause_s
         self.scan = max(now + pause_s, min(self.scan, now + MAX_TROUBLE_S))
 
     def scanned(self, began: float, now: float) -> None:

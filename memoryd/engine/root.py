@@ -479,8 +479,9 @@ class Root:
 
     def trouble(self, error: BaseException | None) -> MemorydError:
         """Make the root read-only while its disk fails, and retry with growing pauses. Returns the worded error."""
+        before, now = self.health.reason, self._clock.monotonic()
         worded, pause = self.health.trouble(error)
-        self.deadlines.hold_off(self._clock.monotonic(), pause)
+        self.deadlines.hold_off(now, pause, looks=not pause or self.health.reason != before)
         try:
             self.publish()
         except (OSError, MemorydError) as broken:  # the index cannot be read, perhaps that is the trouble

@@ -73,11 +73,12 @@ def test_a_configured_interval_holds_and_off_means_never() -> None:
 
 
 def test_a_disk_that_refuses_is_tried_again_and_scanned_soon() -> None:
-    due = Deadlines(scan=5000.0)
-    due.hold_off(100.0, 1.0)
-    assert (due.index, due.scan) == (101.0, 100.0 + MAX_TROUBLE_S)
+    due = Deadlines(scan=5000.0, look=4000.0)
+    due.hold_off(100.0, 1.0, looks=False)
+    assert (due.index, due.scan, due.look) == (101.0, 100.0 + MAX_TROUBLE_S, 4000.0)
     due.scan = 100.5
-    due.hold_off(100.0, 3.0)
+    due.hold_off(100.0, 3.0, looks=True)
+    assert due.look == 100.0, "the path may be gone"
     assert (due.index, due.scan) == (103.0, 103.0), "not before the pause is over"
 
 

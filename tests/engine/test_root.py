@@ -200,6 +200,20 @@ def test_a_root_that_is_removed_during_a_scan_is_missing_at_once(site: Site) -> 
     assert site.records() == 1, "missing is not empty"
 
 
+def test_a_look_that_fails_does_not_follow_itself_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while the root is away and the disk of the state is full."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("memoryd.engine.root.check_root", fail)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space"):
+            site.root.look()
+        site.root.trouble(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert site.root.deadlines.look == site.now + LOOK_S
+
+
 def test_the_path_is_looked_at_as_soon_as_the_disk_fails(site: Site) -> None:
     site.root.trouble(OSError(errno.EIO, os.strerror(errno.EIO)))
     assert site.root.status.state == "read_only"
