@@ -28,6 +28,18 @@ def refusal(error: BaseException | None) -> str | None:
     return _BY_ERRNO.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
+FILE_LIMIT_HINT = "raise the limit on open files (`ulimit -n`, `LimitNOFILE=` of a systemd unit)"
+
+
+def remedy(error: OSError) -> str:
+    """Return what a user can do about an error that may pass, as the beginning of a hint."""
+    if error.errno == errno.EMFILE:
+        return FILE_LIMIT_HINT
+    if error.errno == errno.ENFILE:
+        return "end other programs: the system has no more open files"
+    return "free some space or repair the disk"
+
+
 PROBE_BYTES = 64 * 1024  # enough for an index file or the beginning of a copy
 
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)

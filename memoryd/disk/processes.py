@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from resource import RUSAGE_SELF, getrusage
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, RUSAGE_SELF, getrlimit, getrusage, setrlimit
 
 import psutil
 from msgspec import Struct
@@ -267,3 +267,22 @@ def use_one_heap() -> bool:
     is free in one of them is of no use to the others. Call it before threads are started. True if done."""
     set_option = getattr(libc, "mallopt", None)
     return set_option is not None and bool(set_option(_M_ARENA_MAX, 1))
+
+
+_MOST_FILES = 8192  # open files of a daemon with hundreds of roots; macOS accepts no more than 10,240
+
+
+def raise_file_limit() -> None:
+    """Allow this process as many open files as it may have: up to the hard limit of the system, `_MOST_FILES` at
+    most. A limit that is higher already stays."""
+    soft, hard = getrlimit(RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # the limit that there is stays
+            setrlimit(RLIMIT_NOFILE, (wanted, hard))
+
+
+def file_limit() -> int:
+    """Return how many files this process may have open at a time."""
+    soft, _ = getrlimit(RLIMIT_NOFILE)
+    return sys.maxsize if soft == RLIM_INFINITY else soft

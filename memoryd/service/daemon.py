@@ -24,7 +24,7 @@ from memoryd.control.connection import Limits
 from memoryd.control.server import Handler, Server
 from memoryd.core.defaults import Limit
 from memoryd.disk.daemon_lock import prepare_private, take
-from memoryd.disk.disk_errors import probe_write, refusal
+from memoryd.disk.disk_errors import probe_write, refusal, remedy
 from memoryd.disk.processes import trim_heap
 from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock
@@ -430,7 +430,7 @@ def _require_writable(state_dir: str) -> None:
         message, code = f"the state directory {state_dir} cannot be written: {error.strerror}", refusal(error)
         if code is None:
             raise DeniedError(message, hint="nothing was changed; correct its mode and try again") from error
-        hint = "nothing was changed; free some space or repair the disk, and try again"
+        hint = f"nothing was changed; {remedy(error)}, and try again"
         raise DiskError(message, hint=hint, data={"code": code}) from error
 
 

@@ -15,16 +15,16 @@ from memoryd.config.settings import Config, RootConfig
 from memoryd.core.index import IndexUnavailable
 from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
 from memoryd.disk.daemon_lock import lock_directory
-from memoryd.disk.disk_errors import refusal
+from memoryd.disk.disk_errors import FILE_LIMIT_HINT, refusal, remedy
 from memoryd.disk.journal.database import JournalError
-from memoryd.disk.processes import trim_heap
+from memoryd.disk.processes import file_limit, trim_heap
 from memoryd.disk.tree import Tree
 from memoryd.engine.health import SEARCH_TOPIC
 from memoryd.engine.interfaces import Change, Clock, Tell
 from memoryd.engine.job_runner import has_new_rules
 from memoryd.engine.jobs import runnable
 from memoryd.engine.worker import Pace, Worker
-from memoryd.errors import BusyError, MemorydError, RootMissingError, ShuttingDownError, UnknownRootError
+from memoryd.errors import BusyError, DiskError, MemorydError, RootMissingError, ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger
 from memoryd.operations.memories import vector_maker
 from memoryd.search.modes import warm_up
@@ -42,6 +42,8 @@ log = get_logger(__name__)
 MISSED_GRACE_S = 60.0  # a run this late counts as missed; it is caught up once
 STOP_S = 4.0  # how long a worker may take to come to a safe end
 CHANGE_S = 2.0  # how long a question waits for a change of the roots
+FILES_PER_ROOT = 18  # open files: 14 of an idle one (databases, inotify), and those of the work
+FILES_RESERVED = 48  # open files of the daemon itself and its clients
 BARRIER_S = 0.5  # how long a sync waits for the event that follows all others, before it scans instead
 
 
@@ -162,8 +164,9 @@ class Roots:
         if root.external:
             _create_external(root.name, path)
         try:
+            self._require_files(root.name)
             store = Store(root.name, path, layout, root.policy, place)
-        except (JournalError, OSError) as error:
+        except (JournalError, DiskError, OSError) as error:
             if starting and refusal(error) is not None:
                 raise  # the disk that all roots keep their state on
             self.state_files.forget(root.name)
@@ -187,17 +190,26 @@ class Roots:
         except RuntimeError as error:
             self._note_broken(root, path, place, error)
 
+    def _require_files(self, name: str) -> None:
+        """Raise DiskError if a further root would take the open files that the other roots and the clients need."""
+        with self._lock:
+            others = sum(each != name for each in self._workers)
+        most = max(0, (file_limit() - FILES_RESERVED) // FILES_PER_ROOT)
+        if others >= most:
+            message = f"it cannot be served: the limit of {file_limit()} open files is enough for {most} roots"
+            raise DiskError(message, hint=f"{FILE_LIMIT_HINT}, then start memoryd again")
+
     def _note_broken(
-        self, root: RootConfig, path: str, place: str, error: JournalError | OSError | RuntimeError
+        self, root: RootConfig, path: str, place: str, error: MemorydError | OSError | RuntimeError
     ) -> None:
-        if isinstance(error, JournalError):
+        if isinstance(error, MemorydError):
             reason, hint = error.message, error.hint or ""
         elif isinstance(error, RuntimeError):
             reason = f"it cannot be served: {error}"
             hint = "end other processes or raise the limit on threads, then `memoryd reload`"
         else:
             reason = f"its state in {place} cannot be used: {error.strerror or error}"
-            do = "correct its mode or move it away" if refusal(error) is None else "free some space or repair the disk"
+            do = "correct its mode or move it away" if refusal(error) is None else remedy(error)
             hint = f"{do}, then `memoryd reload`"
         layout = None if root.layout == "auto" else root.layout
         broken = Broken(root.name, path, layout, str(root.policy.mode), reason, hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import os
 import signal
@@ -14,8 +15,8 @@ from memoryd.config.detect import candidate_paths
 from memoryd.config.places import Places
 from memoryd.control.server import refuse_clients
 from memoryd.core.secrets import redact_values
-from memoryd.disk.disk_errors import refusal
-from memoryd.disk.processes import use_one_heap
+from memoryd.disk.disk_errors import refusal, remedy
+from memoryd.disk.processes import raise_file_limit, use_one_heap
 from memoryd.errors import ConfigError, DeniedError, DiskError, MemorydError
 from memoryd.log import configure
 from memoryd.service.daemon import Daemon
@@ -43,6 +44,7 @@ def run(
     faulthandler.enable()
     sys.setswitchinterval(SWITCH_S)
     use_one_heap()
+    raise_file_limit()
     sockets = listen_fds(os.environ, os.getpid())
     listener = socket.socket(fileno=sockets[0][0]) if sockets else None
     try:
@@ -75,9 +77,9 @@ def _unusable(state_dir: str, error: OSError) -> MemorydError:
     code = refusal(error)
     if code is None:
         return DeniedError(message, hint="correct its mode, or name another with --state-dir")
-    return DiskError(
-        message, hint="free some space or repair the disk, or name another with --state-dir", data={"code": code}
-    )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return DiskError(f"the daemon cannot start: {error}", hint=remedy(error), data={"code": code})
+    return DiskError(message, hint=f"{remedy(error)}, or name another with --state-dir", data={"code": code})
 
 
 def _pause() -> None:
