@@ -392,17 +392,21 @@ def test_nothing_found_is_told_by_the_exit_code(stub: Stub, monkeypatch: pytest.
     assert run(["--socket", stub.path, "search", "x"]) == 1
 
 
-@pytest.mark.parametrize(
-    ("argv", "code"), [(["check"], 1), (["backup", "verify"], 1), (["backup", "list"], 0), (["plan"], 0)]
-)
+PARTIAL: dict[str, tuple[list[str], int]] = {
+    **{name: ([name], 1) for name in ("check", "plan", "repair", "archive", "dedupe", "reindex")},
+    **{f"backup.{name}": (["backup", name], 1) for name in ("verify", "list", "create")},
+    "memory.get": (["get", "an-id"], 0),  # found in one of the roots
+}
+
+
+@pytest.mark.parametrize("method", PARTIAL)
 def test_a_root_that_failed_is_reported_beside_the_results_of_the_others(
-    argv: list[str], code: int, stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    method: str, stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A root that is missing has not been checked, whatever the others are like."""
-    empty: dict[str, Any] = {"findings": [], "summary": {}, "backups": [], "roots": []}
-    failed = {**empty, "errors": {"b": "root b: /m does not exist"}}
-    for name in ("check", "backup.verify", "backup.list", "plan"):
-        monkeypatch.setitem(RESULTS, name, failed)
+    """A script that looks at the exit code alone took the roots that failed for maintained."""
+    argv, code = PARTIAL[method]
+    empty: dict[str, Any] = {"findings": [], "summary": {}, "backups": [], "roots": [], "plan": {"actions": []}}
+    monkeypatch.setitem(RESULTS, method, {**empty, "errors": {"b": "root b: /m does not exist"}})
     assert run(["--socket", stub.path, *argv]) == code
     assert capsys.readouterr().err == "memoryd: root b: /m does not exist\n"
     assert run(["--socket", stub.path, *argv, "--json"]) == code
