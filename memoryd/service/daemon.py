@@ -382,8 +382,13 @@ class Daemon:
     def reload(self, *, dry_run: bool = False) -> Difference:
         """Read, check, compare and apply the configuration; on any error the running one stays as it was. Roots that
         could not start are tried again."""
-        with self.roots.changing():
-            return self.reload_unguarded(dry_run=dry_run)
+        try:
+            with self.roots.changing():
+                return self.reload_unguarded(dry_run=dry_run)
+        except MemorydError as error:
+            if not dry_run:
+                self.notice = f"the last reload failed: {error.message}"
+            raise
 
     def reload_unguarded(self, *, dry_run: bool = False) -> Difference:
         """Reload as `reload` does, for a caller that has the right to change the set of roots."""
@@ -411,10 +416,9 @@ class Daemon:
         try:
             self.reload()
         except MemorydError as error:
-            self.notice = f"the last reload failed: {error.message}"
             # A manager that asked for the reload waits for both words, whatever came of it.
             self._notifier.reloading()
-            self._notifier.ready(self.notice)
+            self._notifier.ready(self.notice or "")
             log.error("reload failed", reason=error.message, hint=error.hint)  # noqa: TRY400 - bad words of a user, no fault of ours
 
     def forget_path(self, path: str) -> None:

@@ -27,6 +27,7 @@ from memoryd.engine.worker import Worker
 from memoryd.errors import (
     AlreadyRunningError,
     BusyError,
+    ConfigError,
     DiskError,
     PausedError,
     RootMissingError,
@@ -494,3 +495,18 @@ def test_what_waits_for_a_refused_command_may_submit_another(roots: Roots, reloa
     with pytest.raises(UnknownRootError):
         again[0].result(PATIENCE_S)
     assert [each.name for each in roots.all()] == ["b"]
+
+
+def test_a_reload_that_failed_is_in_the_status_until_one_succeeds(daemon: Daemon, places: Places) -> None:
+    """Only the failure of a reload by signal was."""
+    assert places.config is not None
+    good = Path(places.config).read_text()
+    Path(places.config).write_text(good + "[daemon]\nlog_levle = 1\n")
+    notices: list[str | None] = []
+    for dry_run in (True, False):
+        with pytest.raises(ConfigError, match="log_levle") as refused:
+            daemon.reload(dry_run=dry_run)
+        notices.append(daemon.notice)
+    Path(places.config).write_text(good)
+    daemon.reload()
+    assert [*notices, daemon.notice] == [None, f"the last reload failed: {refused.value.message}", None]
