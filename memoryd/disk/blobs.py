@@ -58,7 +58,7 @@ class Blobs:
         """Store content durably, verify it by reading it back, and return its SHA-256. Equal content is stored once."""
         digest = sha256(content)
         with self._lock:
-            if not self._is_sound(digest):
+            if not self.is_sound(digest):
                 with suppress(FileNotFoundError):  # it exists only if it is damaged
                     self._tree.unlink(_name(digest))
                 atomic.create(self._tree, _name(digest), zlib.compress(content), 0o600)
@@ -85,6 +85,14 @@ class Blobs:
         except NotRegularError:
             return False
 
+    def is_sound(self, digest: str) -> bool:
+        """True if the blob can be read and has its hash."""
+        try:
+            self.get(digest)
+        except BlobError:
+            return False
+        return True
+
     def drop(self, digests: Iterable[str]) -> None:
         """Remove blobs; missing ones are ignored."""
         for digest in digests:
@@ -98,13 +106,6 @@ class Blobs:
         for name in gone:
             self._tree.unlink(name)
         return sorted(gone)
-
-    def _is_sound(self, digest: str) -> bool:
-        try:
-            self.get(digest)
-        except BlobError:
-            return False
-        return True
 
 
 def quarantine(

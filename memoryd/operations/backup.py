@@ -113,11 +113,12 @@ def _list_all(store: Store, now: float, file: str | None = None, *, verify: bool
     return [
         *(_row(store.name, each) for each in found),
         *list_vault(store, file=file, verify=verify, snapshots=not in_root),
-        *_list_quarantine(store, file),
+        *_list_quarantine(store, file, verify=verify),
     ]
 
 
-def _list_quarantine(store: Store, file: str | None) -> list[BackupRow]:
+def _list_quarantine(store: Store, file: str | None, *, verify: bool) -> list[BackupRow]:
+    is_valid = store.blobs.is_sound if verify else store.blobs.has
     return [
         BackupRow(
             root=store.name,
@@ -126,7 +127,7 @@ def _list_quarantine(store: Store, file: str | None) -> list[BackupRow]:
             taken=iso(each.at),
             bytes=each.bytes,
             sha256=each.sha256,
-            valid=store.blobs.has(each.blob),
+            valid=is_valid(each.blob),
             reason=each.reason,
         )
         for each in reversed(store.journal.quarantine.entries())

@@ -451,3 +451,12 @@ def test_a_version_is_chosen_by_the_file_as_it_is_now(tmp_path: Path) -> None:
         assert path.read_bytes() == json_samples.file(1, content="version 2")
     finally:
         store.close()
+
+
+def test_quarantined_content_that_is_damaged_is_not_called_valid(world: World) -> None:
+    """Only whether its file exists was looked at."""
+    digest = quarantine(world.store.journal, world.store.blobs, CORE, lines(memory(1)), "repair", now=world.now)
+    blob = Path(world.store.state_dir) / "blobs" / f"{digest}.z"
+    assert [each.valid for each in list_backups(world.store, world.now, verify=True)] == [True]
+    blob.write_bytes(blob.read_bytes()[:-1])
+    assert [each.valid for each in list_backups(world.store, world.now, verify=True)] == [False]
