@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -31,9 +31,10 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
     if store.file_rules.backup_dir is None:
         if file is not None:
             return back_up_file(store, file, now, dry_run=dry_run)
-        if not any(_is_source(row) for row in store.catalogue.files().values()):
+        sources = _sources(store)
+        if not sources:
             return [CreatedBackup(file=None, outcome="empty", id=None)]
-        return [CreatedBackup(file=None, outcome="due")] if dry_run else take_snapshot(store, now)
+        return [CreatedBackup(file=None, outcome="due")] if dry_run else take_snapshot(store, sources, now)
     results: list[CreatedBackup] = []
     for path in _files(store, file):
         content, _ = store.tree.read(path, growing=True)
@@ -183,9 +184,9 @@ def _row(root: str, backup: BackupInfo) -> BackupRow:
     )
 
 
-def take_snapshot(store: Store, now: float) -> list[CreatedBackup]:
+def take_snapshot(store: Store, sources: Mapping[str, FileRow], now: float) -> list[CreatedBackup]:
     """Take a snapshot of every source file. Content that is already stored is not read again."""
-    made = store.vault.take(_states(store), now, keep=store.policy.backups)
+    made = store.vault.take(_states(store, sources), now, keep=store.policy.backups)
     # Every file is saved as it is now.
     store.unsaved_versions.dropped, store.root_findings[VERSIONS_TOPIC] = 0, ()
     if made is None:
@@ -213,14 +214,13 @@ def back_up_file(store: Store, path: str, now: float, *, dry_run: bool = False) 
     return [CreatedBackup(file=path, outcome="made" if made else "equal", id=backup_id)]
 
 
-def _is_source(row: FileRow) -> bool:
-    return row.role == Role.SOURCE and bool(row.digest)
+def _sources(store: Store) -> dict[str, FileRow]:
+    """Return the source files that were read completely, by path."""
+    return {path: row for path, row in store.catalogue.files().items() if row.role == Role.SOURCE and row.digest}
 
 
-def _states(store: Store) -> Iterator[FileState]:
-    for path, row in store.catalogue.files().items():
-        if not _is_source(row):
-            continue
+def _states(store: Store, sources: Mapping[str, FileRow]) -> Iterator[FileState]:
+    for path, row in sources.items():
         found = store.tree.stat(path)
         if found is None:
             continue
