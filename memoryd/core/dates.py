@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 LEAP_SECOND = re.compile(r"(\d{4}-\d{2}-\d{2}[T ]23:59:)60")
 
 
@@ -51,8 +52,10 @@ def _iso(seconds: int) -> str:
 
 
 def iso_ms(seconds: float) -> str:
-    """Format epoch seconds as `2026-01-31T10:00:00.250Z`, in milliseconds."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Format epoch seconds as `2026-01-31T10:00:00.250Z`, in milliseconds, as JSON.stringify writes a date. A time
+    before year 1 or after year 9999 becomes the nearest one within."""
+    ms = min(max(round(seconds * 1000), FIRST_MS), LAST_MS)
+    return f"{iso(ms // 1000)[:-1]}.{ms % 1000:03}Z"
 
 
 def compact(seconds: float) -> str:

@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from memoryd.core.dates import iso_ms
 from memoryd.core.defaults import DAY, Policy
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.records import FRESH_S, Document, Entry, FileChange, FileStats, Role
 from memoryd.core.spans import joined, sha256, splice
 from memoryd.layouts.json_files import JSON_FILES
 from memoryd.layouts.json_files.names import free_name, sort_key
-from memoryd.layouts.json_files.schema import iso_ms, new_id, render_new
+from memoryd.layouts.json_files.schema import new_id, render_new
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout, LoadedFile
 from tests.layouts.contract import (
     NOW,

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from memoryd.core.dates import iso_ms
 from memoryd.core.defaults import DAY, Policy
 from memoryd.disk import syscalls
 from memoryd.errors import BusyError, ConflictError, NotFoundError
 from memoryd.layouts.json_files.names import is_memory
-from memoryd.layouts.json_files.schema import iso_ms
 from memoryd.operations import memories
 from memoryd.operations.backup import create_backups
 from memoryd.operations.check import check

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
+from memoryd.core.dates import iso_ms
 from memoryd.core.defaults import DAY, Policy
 from memoryd.index.sqlite import SqliteIndex
 from memoryd.layouts.json_files import JSON_FILES
-from memoryd.layouts.json_files.schema import iso_ms
 from tests.examples import DEEP
 from tests.layouts.contract import NOW, index_of
 from tests.layouts.json_samples import identity, memory, name, pretty

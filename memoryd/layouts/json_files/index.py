@@ -23,14 +23,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from memoryd.core.dates import parse_stamp
+from memoryd.core.dates import iso_ms, parse_stamp
 from memoryd.core.findings import Finding
 from memoryd.core.records import Entry, FileChange, FileStats, JsonObject
 from memoryd.core.spans import Content, joined
 from memoryd.layouts.index_text import A_LINE_EACH, IdLists, json_text
 from memoryd.layouts.json_files.names import INDEX, LEGACY_DIR, STATS, is_memory, sort_key
 from memoryd.layouts.json_files.parser import decode_text
-from memoryd.layouts.json_files.schema import TYPES, iso_ms
+from memoryd.layouts.json_files.schema import TYPES
 from memoryd.layouts.protocol import IndexResult, IndexView
 from memoryd.layouts.validation import is_texts
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeGuard
 
 import msgspec
 
-from memoryd.core.dates import iso, parse_stamp
+from memoryd.core.dates import LAST_MS, iso_ms, parse_stamp
 from memoryd.core.records import JsonObject, NativeMemory
 from memoryd.core.secrets import headline
 from memoryd.core.spans import replace_surrogates, sha256
@@ -42,7 +42,6 @@ TYPES = ("breakthrough", "decision", "feedback", "error_recovery", "pattern", "u
 ACCESS_FIELDS = frozenset({"lastAccessed", "accessCount", "relevanceScore"})
 
 _ID = re.compile(r"mem_([0-9]{1,15})_[0-9a-z]+")
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 
 # The fields that `add` and `update` take.
 FIELD_SPECS: Mapping[str, FieldSpec] = {
@@ -137,12 +136,6 @@ def content_digest(native: NativeMemory, text: bytes) -> str:
         return sha256(text)  # lone surrogates cannot be encoded: compare the raw text
 
 
-def iso_ms(seconds: float) -> str:
-    """Return `2026-01-31T10:00:00.000Z`, as the server's JSON.stringify writes a date."""
-    ms = min(max(round(seconds * 1000), _FIRST_MS), _LAST_MS)
-    return f"{iso(ms // 1000)[:-1]}.{ms % 1000:03}Z"
-
-
 def render_new(fields: NativeMemory, *, identity: str, created: float) -> bytes:
     """Return the file of a new memory: version 1, never used, full relevance, not archived, unless `fields` differ; two
     spaces, no final newline. Content fields come first, then the server's counters, in its order."""
@@ -173,7 +166,7 @@ def _created(identity: str, valid: NativeMemory, path: str, mtime: float) -> flo
     if stamp is not None:
         return stamp
     match = _ID.fullmatch(identity)
-    if match and int(match[1]) <= _LAST_MS:
+    if match and int(match[1]) <= LAST_MS:
         return int(match[1]) / 1000
     name_time = time_of(path)
     return name_time if name_time is not None else mtime

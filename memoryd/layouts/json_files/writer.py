@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from memoryd.core.dates import parse_stamp
+from memoryd.core.dates import iso_ms, parse_stamp
 from memoryd.core.json_spans import leading_space, update_members
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import JsonObject, NativeMemory, Record
@@ -19,7 +19,7 @@ from memoryd.errors import ConflictError, InvalidMemoryError
 from memoryd.layouts.json_files import names
 from memoryd.layouts.json_files.index import decode_object
 from memoryd.layouts.json_files.parser import FirstValue, first_value, is_memory_object
-from memoryd.layouts.json_files.schema import iso_ms, new_id, render_new, validate_new, validate_update, with_defaults
+from memoryd.layouts.json_files.schema import new_id, render_new, validate_new, validate_update, with_defaults
 from memoryd.layouts.protocol import AccessCount, LoadedFile, Located, NewMemory, WritePlan, WriteView
 from memoryd.layouts.validation import Violation, differences, indented_like, not_encodable, only_location, reject
 
