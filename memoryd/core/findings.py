@@ -57,7 +57,7 @@ SHARED_CODES: Mapping[str, Code] = {
     "future-stamp": Code(WARNING, "a timestamp in the future; the memory is never archived"),
     "corrupt-file": Code(ERROR, "most of the file is unreadable"),
     "emptied-file": Code(ERROR, "the file is empty but its newest backup is not; confirm or restore"),
-    "not-a-regular-file": Code(WARNING, "a link, pipe, socket or device in place of a file; not opened"),
+    "not-a-regular-file": Code(WARNING, "a link, directory or special file in place of a file; not opened"),
     "unreadable": Code(ERROR, "the file cannot be read"),
     "too-large": Code(WARNING, "the file is larger than 64 MB (user-document: 256 MB, index files: 1 GB); not read"),
     "wide-permissions": Code(WARNING, "a file or directory is accessible to other users", fixable=True),

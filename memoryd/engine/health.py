@@ -32,7 +32,7 @@ from memoryd.errors import (
 )
 from memoryd.layouts.codes import severity
 from memoryd.log import get_logger
-from memoryd.operations.check import note_limits
+from memoryd.operations.check import FILES_TOPIC, note_limits
 from memoryd.operations.file_versions import VERSIONS_TOPIC
 from memoryd.operations.index_files import UNREAD_INDEX_TOPIC, IndexUpdate
 from memoryd.operations.overwrites import RetriedWrite
@@ -352,7 +352,7 @@ class Health:
             short = f"{self.watch.held} of {self.watch.wanted} directories are watched; scanning the rest periodically"
             reasons.append(f"{short}: {self._hints.limit_hint()}")
         reasons += [f"{each.path}: {each.message}" for each in self._store.root_findings.get("unread", ())]
-        irregular = (each for each in self._store.root_findings.get("files", ()) if self._hides_memories(each))
+        irregular = (each for each in self._store.root_findings.get(FILES_TOPIC, ()) if self._hides_memories(each))
         reasons += [f"{each.path}: {each.message}" for each in irregular]
         for topic in ("guard", SEARCH_TOPIC, VERSIONS_TOPIC, STATUS_TOPIC, UNREAD_INDEX_TOPIC):
             reasons += [each.message for each in self._store.root_findings.get(topic, ())]

@@ -20,7 +20,7 @@ from memoryd.operations.locks import list_locks
 from memoryd.operations.permissions import note_permissions
 from memoryd.store import Store
 
-ARCHIVED_TOPIC = "archived"
+ARCHIVED_TOPIC, FILES_TOPIC = "archived", "files"
 
 
 def check(store: Store, now: float) -> list[Finding]:
@@ -76,14 +76,14 @@ STORAGE_PATHS = (  # a sample file of each directory in which a layout stores ar
 
 
 def odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str]) -> Iterable[Finding]:
-    """Yield a finding for each link or special file that a scan met (`irregular`), and for each unreadable path."""
+    """Yield a finding for each path with something else in place of a file (`irregular`), and each unreadable path."""
     for path in irregular:
         top = f"{path.partition('/')[0]}/"
         if any(place.startswith(top) and store.role(place) in STORAGE_ROLES for place in STORAGE_PATHS):
             message = "a link or special file in place of a directory; nothing is written through it"
             yield Finding("not-a-regular-file", path, message)
         elif store.role(path) not in (Role.FOREIGN, Role.TEMP):
-            message = "a link, pipe, socket or device in place of a file; it is not opened: replace it with a file"
+            message = "a link, directory or special file in place of a file; not opened: replace it with a file"
             yield Finding("not-a-regular-file", path, message)
     for path in unreadable:
         yield Finding("unreadable", path, "cannot stat; check its owner and mode")
@@ -278,8 +278,7 @@ def note_archived(store: Store) -> None:
 def note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -> str:
     """Record that a file cannot be read. Its old row stays in use and is reported as stale; a file that was never read
     gets an empty row."""
-    clear_unread(store, path)
-    store.root_findings["unread"] = (*store.root_findings.get("unread", ()), finding)
+    _set_finding(store, "unread", path, finding)
     if store.catalogue.file(path) is None:
         row = FileRow(path, str(store.role(path)), found, "", pending=True)
         store.catalogue.replace(row, Document(path, (), ()))
@@ -289,6 +288,18 @@ def note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -
 
 def clear_unread(store: Store, path: str) -> None:
     """Clear the finding about a file that can be read again, or was deleted."""
-    unread = store.root_findings.get("unread")
-    if unread:
-        store.root_findings["unread"] = tuple(each for each in unread if each.path != path)
+    _set_finding(store, "unread", path, None)
+
+
+def note_kind(store: Store, path: str, *, is_irregular: bool) -> None:
+    """Record whether something else is in place of a file; a scan does this for all files."""
+    finding = next(iter(odd_files(store, (path,) if is_irregular else (), ())), None)
+    _set_finding(store, FILES_TOPIC, path, finding)
+
+
+def _set_finding(store: Store, topic: str, path: str, finding: Finding | None) -> None:
+    """Replace the root's finding about a path, or clear it."""
+    known = store.root_findings.get(topic, ())
+    if known or finding is not None:
+        kept = tuple(each for each in known if each.path != path)
+        store.root_findings[topic] = kept if finding is None else (*kept, finding)

@@ -26,7 +26,16 @@ from memoryd.operations.changed_lines import (
     restamp,
     with_counts,
 )
-from memoryd.operations.check import ARCHIVED_TOPIC, clear_unread, file_findings, note_archived, note_unread, odd_files
+from memoryd.operations.check import (
+    ARCHIVED_TOPIC,
+    FILES_TOPIC,
+    clear_unread,
+    file_findings,
+    note_archived,
+    note_kind,
+    note_unread,
+    odd_files,
+)
 from memoryd.operations.file_versions import begin_version, note_version, save_versions
 from memoryd.operations.losses import (
     mass_loss,
@@ -100,10 +109,7 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
         if store.role(path) not in READ_ROLES:
             continue
         row = store.catalogue.file(path)
-        try:
-            found = store.tree.stat(path)
-        except (NotRegularError, NotBeneathError):
-            found = None  # the next scan reports it
+        found = _stat(store, path)
         if found is None:
             store.pending_changes.indexed(path)
             if row is not None:
@@ -117,6 +123,19 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
             outcomes[path] = "changed" if by_tail else index_file(store, path, found, row, now, verify=verify)
     _forget(store, deleted, now)
     return replace(_result(outcomes, deleted), linked=linked)
+
+
+def _stat(store: Store, path: str) -> Fingerprint | None:
+    """Return the fingerprint of a file, or None if there is none; note what is in its place."""
+    found, is_irregular = None, False
+    try:
+        found = store.tree.stat(path)
+    except NotRegularError:
+        is_irregular = True
+    except NotBeneathError:
+        pass  # a directory of the path is a link: the next scan reports it
+    note_kind(store, path, is_irregular=is_irregular)
+    return found
 
 
 def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: bool) -> RefreshResult:
@@ -141,7 +160,8 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
         note_deletion(store, path, now)
     _forget(store, deleted, now)
     store.pending_changes.indexed_all()
-    store.root_findings["files"] = tuple(odd_files(store, scan.irregular, scan.unreadable))
+    hiding = (path for path in scan.directories if path and store.role(path) is Role.SOURCE)
+    store.root_findings[FILES_TOPIC] = tuple(odd_files(store, (*scan.irregular, *hiding), scan.unreadable))
     return replace(
         _result(outcomes, deleted, scan.directories), linked=any(found.nlink > 1 for found in scan.files.values())
     )

@@ -353,7 +353,7 @@ def test_a_link_in_place_of_a_file_of_memories(root: Path, daemon: MakeDaemon) -
     file.symlink_to(elsewhere)
     row = state(tending, "degraded")
     assert row["reasons"] == [
-        "learnings.jsonl: a link, pipe, socket or device in place of a file; it is not opened: replace it with a file"
+        "learnings.jsonl: a link, directory or special file in place of a file; not opened: replace it with a file"
     ]
     assert elsewhere.read_bytes() == content
     elsewhere.replace(file)

@@ -435,12 +435,25 @@ class TestIrregularFiles:
         os.mkfifo(world.path(CORE))
         world.path(LEARNINGS).symlink_to(outside)
         world.path(TASKS).mkdir()
-        world.look()
-        world.look(LIVE)
-        assert world.store.catalogue.files() == {}
-        found = {(each.code, each.path) for each in world.store.root_findings["files"]}
-        assert found == {("not-a-regular-file", CORE), ("not-a-regular-file", LEARNINGS)}
+        for paths in (None, LIVE):
+            world.look(paths)
+            assert world.store.catalogue.files() == {}
+            found = {(each.code, each.path) for each in world.store.root_findings["files"]}
+            assert found == {("not-a-regular-file", path) for path in LIVE}
         assert world.sync().result.memories == 0
+
+    def test_an_event_of_the_file_is_enough_to_report_and_clear_it(self, world: World, tmp_path: Path) -> None:
+        world.write(LEARNINGS, lines(learning(1)))
+        world.look()
+        elsewhere = tmp_path / "elsewhere.jsonl"
+        world.path(LEARNINGS).rename(elsewhere)
+        world.path(LEARNINGS).symlink_to(elsewhere)
+        world.look([LEARNINGS])
+        [finding] = world.store.root_findings["files"]
+        assert (finding.code, finding.path) == ("not-a-regular-file", LEARNINGS)
+        elsewhere.replace(world.path(LEARNINGS))
+        world.look([LEARNINGS])
+        assert world.store.root_findings["files"] == ()
 
     def test_a_linked_archive_directory_is_not_followed(self, world: World, tmp_path: Path) -> None:
         filled(world)
