@@ -17,7 +17,7 @@ from memoryd.core.records import Role
 from memoryd.core.secrets import redact
 from memoryd.disk.disk_errors import probe_write, refusal
 from memoryd.disk.tree import PathState
-from memoryd.engine.inbox import MAX_TROUBLE_S
+from memoryd.engine.deadlines import MAX_TROUBLE_S
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS
 from memoryd.errors import (

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from memoryd.core.index import IndexWriter
-from memoryd.engine.inbox import NEVER
+from memoryd.engine.deadlines import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.errors import MemorydError
 from memoryd.log import get_logger

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from msgspec import UNSET, to_builtins
 
 from memoryd.control.methods.memories import AddRequest, AddResult, MemoryRequest, StoredMemory, UpdateRequest
+from memoryd.engine.deadlines import NEVER
 from memoryd.engine.health import Health
-from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock, Tell
 from memoryd.engine.jobs import Job
 from memoryd.errors import BusyError, MemorydError, NotFoundError

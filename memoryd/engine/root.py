@@ -16,8 +16,8 @@ from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.shared import ChangeResult, PlanRow
 from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.core.records import Role
+from memoryd.engine.deadlines import CALM_LOOK_S, LATE_S, LOOK_S, MIN_SCAN_S, NEVER, Deadlines
 from memoryd.engine.health import FindingReports, Health
-from memoryd.engine.inbox import CALM_LOOK_S, LATE_S, LOOK_S, MIN_SCAN_S, NEVER, Deadlines
 from memoryd.engine.indexer import Backfill, Indexer, VectorsDue
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job

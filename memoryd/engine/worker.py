@@ -14,12 +14,13 @@ from msgspec import UNSET
 
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
-from memoryd.engine.inbox import Batch, Inbox, Pace, refuse
+from memoryd.engine.inbox import Inbox, Pace, refuse
 from memoryd.engine.interfaces import Change, Clock, Hints, Tell
 from memoryd.engine.job_runner import JobRunner
 from memoryd.engine.jobs import OWN, WRITING_JOBS, Job, require_job, runnable
 from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.root import Root
+from memoryd.engine.settler import Batch
 from memoryd.engine.status import RootStatus
 from memoryd.errors import MemorydError, ShuttingDownError
 from memoryd.log import get_logger

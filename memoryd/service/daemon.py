@@ -26,7 +26,7 @@ from memoryd.core.defaults import Limit
 from memoryd.disk.daemon_lock import prepare_private, take
 from memoryd.disk.disk_errors import probe_write, refusal, remedy
 from memoryd.disk.processes import trim_heap
-from memoryd.engine.inbox import NEVER
+from memoryd.engine.deadlines import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import AlreadyRunningError, DeniedError, DiskError, MemorydError

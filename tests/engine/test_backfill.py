@@ -17,7 +17,7 @@ import pytest
 from memoryd.core.index import FileRow, IndexUnavailable
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
-from memoryd.engine.inbox import NEVER
+from memoryd.engine.deadlines import NEVER
 from memoryd.engine.indexer import (
     AT_ONCE,
     FEW,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryd.engine.inbox import (
+from memoryd.engine.deadlines import (
     BLIND_DUTY,
     BLIND_SCAN_S,
     DUTY,

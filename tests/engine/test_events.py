@@ -16,7 +16,8 @@ import pytest
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
 from memoryd.engine import memories
-from memoryd.engine.inbox import LOOK_S, NEVER, Pace
+from memoryd.engine.deadlines import LOOK_S, NEVER
+from memoryd.engine.inbox import Pace
 from memoryd.engine.interfaces import Change, Clock, Hints
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker

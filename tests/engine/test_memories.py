@@ -10,8 +10,8 @@ import pytest
 
 from memoryd.control.methods.memories import AddRequest, AddResult, UpdateRequest
 from memoryd.core.defaults import Limit, LimitKind, Policy
+from memoryd.engine.deadlines import NEVER
 from memoryd.engine.health import Health
-from memoryd.engine.inbox import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.memories import BATCH, BATCH_S, MAX_PAUSE_S, PAUSE_S, Memories

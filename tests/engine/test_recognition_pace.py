@@ -10,7 +10,7 @@ import pytest
 
 from memoryd.core.defaults import Policy
 from memoryd.disk.tree import Tree
-from memoryd.engine.inbox import MAX_DETECT_S
+from memoryd.engine.deadlines import MAX_DETECT_S
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.root import Root
 from memoryd.store import Store

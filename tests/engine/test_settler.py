@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.engine.inbox import EARLY_S, Batch, Settler
+from memoryd.engine.settler import EARLY_S, Batch, Settler
 
 EPSILON = 1e-9
 

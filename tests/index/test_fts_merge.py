@@ -9,7 +9,7 @@ import pytest
 
 from memoryd.core.defaults import Policy
 from memoryd.core.index import IndexWriter
-from memoryd.engine.inbox import MERGE_PAUSE_S, MERGE_QUIET_S, NEVER
+from memoryd.engine.deadlines import MERGE_PAUSE_S, MERGE_QUIET_S, NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.root import Root
 from memoryd.index.sqlite import SqliteIndex

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from memoryd.core.index import IndexUnavailable
-from memoryd.engine.inbox import NEVER
+from memoryd.engine.deadlines import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.index.matrix import MatrixCache, Similarities
 from memoryd.index.sqlite import SqliteIndex
