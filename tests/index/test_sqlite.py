@@ -21,7 +21,7 @@ from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Record
 from memoryd.core.text_match import pieces_in
 from memoryd.core.words import tokens
-from memoryd.index.sqlite import SqliteIndex, fulltext, word_list
+from memoryd.index.sqlite import SqliteIndex, fulltext, statistics, substrings, word_list
 from memoryd.index.sqlite.database import SCHEMA, Database, Row
 from memoryd.index.sqlite.memories import Memories
 from memoryd.index.sqlite.word_list import WordList, words_containing
@@ -260,7 +260,8 @@ class TestFullText:
             TextQuery((Term("7"), Term("zebra")), phrase=Term("zebra 7")),
         ]
         small = [set(found(catalogue, query)) for query in queries]
-        monkeypatch.setattr(fulltext, "MAX_SCORED", 10)
+        for module in (fulltext, statistics):
+            monkeypatch.setattr(module, "MAX_SCORED", 10)
         assert [set(found(catalogue, query)) for query in queries] == small
         monkeypatch.setattr(fulltext, "NEWEST", 20)
         assert len(found(catalogue, TextQuery((Term("zebra"),), "any"))) == 20, "the newest alone are measured"
@@ -302,7 +303,8 @@ class TestFullText:
     ) -> None:
         common = [f"zebra {number}, the giraffe" for number in range(60)]
         put_texts(catalogue, "a", *common, "unicorn: the Zebra", "the zébra's unicorn", "unicorn the_zebras")
-        monkeypatch.setattr(fulltext, "MAX_SCORED", 10)
+        for module in (fulltext, statistics):
+            monkeypatch.setattr(module, "MAX_SCORED", 10)
         expressions: list[str] = []
         rows = Database.rows
 
@@ -331,7 +333,7 @@ class TestFullText:
             read.append(text)
             return pieces_in(pieces, text, whole_words=whole_words)
 
-        monkeypatch.setattr(fulltext, "pieces_in", note)
+        monkeypatch.setattr(substrings, "pieces_in", note)
         monkeypatch.delattr(Memories, "all_with")  # reads all
         assert found(catalogue, TextQuery((Term(piece),), "substring")) == ["a#m0"]
         assert len(read) == 1

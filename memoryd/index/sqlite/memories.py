@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from memoryd.core.index import Before, Identity, Memory, identity
-from memoryd.core.query import Filters
+from memoryd.core.query import Filters, Term
 from memoryd.core.spans import replace_surrogates
 from memoryd.index.sqlite.database import Database, Row, key_of, path_of
 from memoryd.index.texts import one_line, redacted
@@ -17,6 +18,7 @@ _FROM_WORDS = (
     "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid CROSS JOIN texts AS t ON t.key = w.rowid"
     " WHERE words MATCH ?"
 )
+FROM_MATCHES = "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid WHERE words MATCH ?"
 _TEXT = "r.key, r.title, r.tags, t.body, r.created, r.weight, r.uses"
 _KEYS = "SELECT r.key FROM records AS r"
 _CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
@@ -113,6 +115,14 @@ class Memories:
         query = f"SELECT {_TEXT} {_FROM_WORDS}{where}{others}{like} ORDER BY w.rowid DESC"
         return map(MemoryText._make, self._db.stream(query, (expression, *values, *keys, *signs)))
 
+    def few_matching(self, expression: str, filters: Filters, limit: int) -> list[Memory] | None:
+        """Return the memories that match, newest first; None, without reading their texts, if there are more than
+        `limit`."""
+        where, values = conditions(filters)
+        query = f"SELECT w.rowid {FROM_MATCHES}{where} ORDER BY w.rowid LIMIT ?"  # descending takes FTS5 more time
+        keys = [key for (key,) in self._db.rows(query, (expression, *values, limit + 1))]
+        return list(self.memories(keys[::-1]).values()) if len(keys) <= limit else None
+
     def all_with(
         self, sign: str, filters: Filters, without: Collection[int], above: int = 0, upto: int = _HIGHEST
     ) -> Iterator[MemoryText]:
@@ -176,6 +186,25 @@ def conditions(filters: Filters) -> tuple[str, tuple[str | float, ...]]:
         parts.append(" AND r.owner = ?")
         values.append(replace_surrogates(filters.owner))
     return "".join(parts), tuple(values)
+
+
+@lru_cache(maxsize=4_096)  # a question counts its terms several times
+def term_expression(term: Term) -> str:
+    """Render a term for FTS5, quoted, so that nothing in it is an operator."""
+    if term.forms:
+        return f"({' OR '.join(map(term_expression, forms_of(term)))})"
+    text = term.text.replace('"', '""')
+    return f'"{text}"*' if term.prefix else f'"{text}"'
+
+
+def forms_of(term: Term) -> list[Term]:
+    """Return the term without its forms, and each of them."""
+    return [Term(term.text, term.prefix), *map(Term, term.forms)]
+
+
+def all_of(terms: Iterable[Term]) -> str:
+    """Render the condition that a memory has each term."""
+    return " AND ".join(map(term_expression, terms))
 
 
 def _with_sign(sign: str) -> tuple[str, Sequence[str]]:

@@ -34,6 +34,8 @@ from memoryd.index.sqlite.database import (
 )
 from memoryd.index.sqlite.fulltext import FullText
 from memoryd.index.sqlite.memories import Memories
+from memoryd.index.sqlite.statistics import Statistics
+from memoryd.index.sqlite.substrings import Substrings
 from memoryd.index.sqlite.vectors import Epoch, Vectors
 from memoryd.index.sqlite.word_list import WordList
 
@@ -59,19 +61,21 @@ class SqliteReader:
     def __init__(self, db: Database, shared: Shared) -> None:
         self._db = db
         self._memories = Memories(db)
-        self.fulltext = FullText(db, self._memories, shared.words)
+        self._statistics = Statistics(db)
+        substrings = Substrings(db, self._memories, self._statistics, shared.words)
+        fulltext = FullText(db, self._memories, self._statistics, substrings)
         self.vectors = Vectors(db, shared.epoch)
         self.memories = self._memories.memories
         self.newest = self._memories.newest
         self.identities = self._memories.identities
         self.owners = self._memories.owners
         self.keys_of = self._memories.keys_of
-        self.match = self.fulltext.match
-        self.term_frequencies = self.fulltext.term_frequencies
-        self.keys_with = self.fulltext.keys_with
-        self.keys_with_label = self.fulltext.keys_with_label
-        self.vocabulary = self.fulltext.vocabulary
-        self.words_beginning = self.fulltext.words_beginning
+        self.match = fulltext.match
+        self.keys_with = fulltext.keys_with
+        self.keys_with_label = fulltext.keys_with_label
+        self.term_frequencies = self._statistics.term_frequencies
+        self.vocabulary = substrings.vocabulary
+        self.words_beginning = substrings.words_beginning
         self.nearest = self.vectors.nearest
         self.vector = self.vectors.of
         self.vector_samples = self.vectors.samples
@@ -81,7 +85,7 @@ class SqliteReader:
         """Read one state of the index throughout the block, regardless of later writes."""
         self._db.run("BEGIN")
         try:
-            self._memories.begin(changed=self.fulltext.begin())
+            self._memories.begin(changed=self._statistics.begin())
             yield
         finally:
             self._memories.end()
@@ -94,7 +98,7 @@ class SqliteReader:
     @property
     def size(self) -> int:
         """The number of memories, archived ones included."""
-        return self.fulltext.size
+        return self._statistics.size
 
     # --- files
 
