@@ -1,4 +1,4 @@
-"""What runs by the clock in one root, and when it is due.
+"""Due times of the work that runs by the clock in one root.
 
 A full scan is the truth; how often it runs depends on its cost and on how reliable events are.
 """
