@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding
 from memoryd.core.lock_staleness import Kind, State
-from memoryd.disk.locks.file import HONOUR_S
 from memoryd.disk.locks.inspect import LockReport, LockRules, clear, inspect
+from memoryd.disk.locks.trace import HONOUR_S
 from memoryd.disk.syscalls import lstat
 from memoryd.errors import GuardError, MemorydError, NotFoundError
 from memoryd.layouts.protocol import LockRule

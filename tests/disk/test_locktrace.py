@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from memoryd.disk import processes, syscalls
-from memoryd.disk.locks.file import FOREIGN_S, RECHECK_S, Trace
 from memoryd.disk.locks.hold import DirectoryLock
+from memoryd.disk.locks.trace import FOREIGN_S, RECHECK_S, Trace
 from memoryd.errors import BusyError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify, leases and /proc/locks")

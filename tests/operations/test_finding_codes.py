@@ -17,7 +17,7 @@ from memoryd.config.settings import SearchConfig
 from memoryd.core.defaults import DAY, Limit, LimitKind, Policy
 from memoryd.core.findings import Finding
 from memoryd.disk import syscalls
-from memoryd.disk.locks.file import HONOUR_S
+from memoryd.disk.locks.trace import HONOUR_S
 from memoryd.disk.syscalls import MB
 from memoryd.errors import GuardError
 from memoryd.layouts.codes import CODES

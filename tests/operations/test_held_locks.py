@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 
 from memoryd.core.defaults import Policy
-from memoryd.disk.locks.file import HONOUR_S
+from memoryd.disk.locks.trace import HONOUR_S
 from memoryd.engine.interfaces import Clock, Hints
 from memoryd.engine.job_runner import MIN_BUSY_S
 from memoryd.errors import BusyError

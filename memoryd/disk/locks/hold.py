@@ -25,7 +25,7 @@ from msgspec import Struct, field
 from memoryd.core.lock_staleness import LockOwner, encode_owner, is_reused, lock_time, parse_owner
 from memoryd.disk import processes
 from memoryd.disk.locks import file as lockfile
-from memoryd.disk.locks.file import HONOUR_S, LockWatch, Trace, identity_of
+from memoryd.disk.locks.trace import HONOUR_S, LockWatch, Trace, identity_of
 from memoryd.errors import BusyError
 from memoryd.log import get_logger
 

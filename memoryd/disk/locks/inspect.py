@@ -21,7 +21,8 @@ from memoryd.core.lock_staleness import (
 )
 from memoryd.disk import processes
 from memoryd.disk.locks import file as lockfile
-from memoryd.disk.locks.file import Identity, IrregularLockError, identity_of, is_held_here
+from memoryd.disk.locks.file import IrregularLockError, is_held_here
+from memoryd.disk.locks.trace import Identity, identity_of
 
 Action = Literal["none", "removed", "emptied", "left"]
 
