@@ -168,8 +168,16 @@ class SearchEngine:
         return found
 
     def _judged(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
-        points = question.profile.points is not None
-        return with_confidence(self._find(reader, question), missing, question.mode, points=points)
+        found, points = self._find(reader, question), question.profile.points is not None
+        density = 0.0 if points else self._density(question, found)
+        return with_confidence(found, missing, question.mode, points=points, density=density)
+
+    def _density(self, question: Question, found: Sequence[Candidate]) -> float:
+        """Return how dense the question is if its vector was compared; otherwise the table may be unreadable."""
+        if self._meaning is None or question.mode != "hybrid":
+            return 0.0
+        compared = any(isinstance(each.why.get("semantic"), dict) for each in found)
+        return self._meaning.density(question.query.raw) if compared else 0.0
 
     def _find(self, reader: IndexReader, question: Question) -> list[Candidate]:
         if question.like is not None:

@@ -120,6 +120,11 @@ class SemanticSearch:
         rare, missing = _rare_words(reader, question.query)
         return Meant("", {}, named, rare, {} if full else self._related(reader, missing, by_text))
 
+    def density(self, question: str) -> float:
+        """Return how dense a question is, 0 for a typical one or if the embedder cannot tell."""
+        measure = getattr(self.embedder, "density", None)
+        return measure(question) if measure is not None else 0.0
+
     def tidy(self, now: float) -> bool:
         """Let an idle embedder free its memory. True if it did. `now` in seconds."""
         return self._idle is not None and self._idle.tidy(now)

@@ -109,6 +109,25 @@ def test_a_name_alone_makes_no_hit_likely(cosine: float, text: float, named: boo
     assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == [expected]
 
 
+@pytest.mark.parametrize(
+    ("score", "density", "expected"),
+    [(0.5, 0.0, "likely"), (0.5, 0.5, "weak"), (0.37, 0.0, "weak"), (0.37, -0.5, "likely"), (0.995, 1.0, "sure")],
+)
+def test_a_dense_question_needs_a_better_hit_unless_that_is_its_phrase(
+    score: float, density: float, expected: str
+) -> None:
+    hit = Candidate(1, score, {"semantic": {"model": "static-128-3", "cosine": 0.4}})
+    [judged] = with_confidence([hit], Missing(), "hybrid", points=False, density=density)
+    assert (judged.confidence, judged.score) == (expected, score)
+
+
+@pytest.mark.parametrize(("mode", "model"), [("text", "static-128-3"), ("hybrid", "minilm-l6-v2-int8")])
+def test_the_density_counts_only_where_its_table_is_compared(mode: Mode, model: str) -> None:
+    hit = Candidate(1, 0.35, {"semantic": {"model": model, "cosine": 0.4}})
+    [judged] = with_confidence([hit], Missing(), mode, points=False, density=1.0)
+    assert judged.confidence == "likely"
+
+
 def test_a_name_makes_no_hit_likely_if_no_memory_has_what_is_asked_of_it() -> None:
     why = {"semantic": {"model": "static-128-3", "cosine": 0.45}, "named": True}
     missing = Missing(("birthday",))

@@ -226,6 +226,42 @@ class TestOfTheAgents:
         assert bodies(catalogue, ask(catalogue, meaning, "dddd", owner="bob")) == ["dddd of bob"]
 
 
+class Measured(Letters):
+    """It says how dense the questions are that it is asked about."""
+
+    def __init__(self, found: float, trouble: str | None = None) -> None:
+        super().__init__(trouble)
+        self.found = found
+        self.asked: list[str] = []
+
+    def density(self, question: str) -> float:
+        self.asked.append(question)
+        if self.trouble:
+            raise EmbedderError(self.trouble)
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("mode", "density", "expected"),
+    [("hybrid", 0.0, "likely"), ("hybrid", 1.0, "weak"), ("semantic", 1.0, "likely"), ("text", 1.0, None)],
+)
+def test_a_hit_of_both_searches_is_judged_by_how_dense_the_question_is(
+    catalogue: SqliteIndex, mode: Mode, density: float, expected: str | None
+) -> None:
+    put(catalogue, "a", record(1, "aaa b"), record(2, "ccc dd"), record(3, "bbb"))
+    embedder = Measured(density)
+    fill(catalogue, embedder)
+    found = ask(catalogue, SemanticSearch(embedder), "xcxdxbxa", mode)
+    assert (found[0].confidence if found else None) == expected
+    assert embedder.asked == (["xcxdxbxa"] if mode == "hybrid" else [])
+
+
+def test_the_question_is_not_measured_where_no_vector_was_compared(catalogue: SqliteIndex) -> None:
+    put(catalogue, "a", record(1, "plain words"))
+    found = ask(catalogue, SemanticSearch(Measured(0.0, "the table cannot be read")), "words")
+    assert why_not(found) == "the table cannot be read"
+
+
 @pytest.mark.parametrize("question", ["is the Qxvzkw server up", "is the qxvzkw server up"])
 def test_a_word_without_a_meaning_is_a_name_while_few_memories_have_it(catalogue: SqliteIndex, question: str) -> None:
     """Among words that any memory about servers is nearer to."""

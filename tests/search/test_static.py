@@ -190,6 +190,19 @@ def test_vectors_of_the_shipped_table() -> None:
     assert near > cosine(unpack(lunch, SIZE), unpack(disk, SIZE)) + 0.2
 
 
+def test_a_question_is_dense_if_it_has_few_and_rare_words() -> None:
+    static = Static()
+    dense, plain = (
+        static.density("recipe for goulash"),
+        static.density("what is it that I should do about all of this?"),
+    )
+    assert plain < -0.2 < 0.2 < dense
+    assert static.density(" recipe \n for  goulash ") == dense
+    assert static.density("goulash") == 1.0
+    assert static.density("a " + "🦀" * 5_000) == -1.0
+    assert static.density("🦀") == static.density("") == 0.0
+
+
 def test_resting_changes_nothing() -> None:
     static = Static()
     before = static.embed(["a lock is left over"])

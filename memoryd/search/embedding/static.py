@@ -20,6 +20,7 @@ import unicodedata
 import weakref
 from array import array
 from collections.abc import Iterator, Sequence
+from math import hypot, log
 from operator import mul
 from pathlib import Path
 
@@ -37,6 +38,9 @@ MAX_WORDS = 4096  # words of a text that are added: more would not change the me
 # The first words of a text often name its subject: each has this much more weight than the OTHERS, by 8 * exp(-n / 7)
 # (tests.bench.finding).
 FIRST, OTHERS = (8, 7, 6, 5, 5, 4, 3, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1), 8
+# The logarithm of the length of a vector for each character of its text, for a question whose hits lose and gain no
+# confidence; half of the questions of tests.bench.finding have more than 13.2.
+TYPICAL_DENSITY = 13.04
 MAX_WORD_CHARS = 100  # a longer string is not a word of any language and stays unknown
 
 # Of ASCII every sign is a token of its own; the rest is decided character by character.
@@ -164,6 +168,10 @@ class _WordCache(dict[str, int]):
             self[word] = total
         return total
 
+    def sum_of(self, text: str) -> Sequence[int]:
+        """Return the sum of the vectors of the words of a text."""
+        return self.table.numbers(sum_of_words([*map(self.__getitem__, words(text)[:MAX_WORDS])]))
+
 
 def _open(path: Path) -> _WordCache:
     try:
@@ -190,8 +198,13 @@ class Static:
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return a vector of bytes for each text, all zeros if no word is known."""
         cache = self._load()
-        numbers, get = cache.table.numbers, cache.__getitem__
-        return [pack_bytes(numbers(sum_of_words([*map(get, words(text)[:MAX_WORDS])]))) for text in texts]
+        return [pack_bytes(cache.sum_of(text)) for text in texts]
+
+    def density(self, question: str) -> float:
+        """Return how dense a question is, -1 to 1: the length of its vector for each character, as a logarithm; 0 for a
+        typical question and for one without known words. Common words have short vectors."""
+        length, signs = hypot(*self._load().sum_of(question)), len(" ".join(question.split()))
+        return min(max(log(length / signs) - TYPICAL_DENSITY, -1.0), 1.0) if length else 0.0
 
     def knows(self, question: str) -> bool:
         """True if any of its words, or of the words within them, is in the table. A word made of pieces alone

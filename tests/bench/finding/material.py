@@ -4,7 +4,8 @@
 `tests/search` are spelled out to any number of memories of 5 to 80 words that answer no question. Of each kind of
 question every second one belongs to the half that values are chosen by; the rest is for reporting. The sets in
 `held_out` and `held_out_2` to `held_out_4` are about other subjects. Few values were chosen with them in sight: those
-of the newest memories, whose fault `held_out_3` showed, the limits of confidence, and what rare words add.
+of the newest memories, whose fault `held_out_3` showed, the limits of confidence, what dense questions lose of it, and
+what rare words add.
 """
 
 from __future__ import annotations
