@@ -26,6 +26,7 @@ from memoryd.disk.syscalls import (
     MB,
     ChangingError,
     NotBeneathError,
+    NotRegularError,
     TooLargeError,
     birth_time_ns,
     fingerprint_of,
@@ -149,6 +150,14 @@ class Tree:
             with self.parent(path) as (directory, name):
                 return lstat(directory, name, path)
         except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def find(self, path: str) -> Fingerprint | None:
+        """Return the fingerprint as `stat` does, but None as well where a link, directory or special file is in the
+        way."""
+        try:
+            return self.stat(path)
+        except (NotBeneathError, NotRegularError):
             return None
 
     def read(self, path: str, *, limit: int | None = None, growing: bool = False) -> tuple[bytes, Fingerprint]:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.shared import ChangeResult
-from memoryd.disk.syscalls import MB, ChangingError, TooLargeError
+from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import Job
 from memoryd.errors import (
     BusyError,
+    ConflictError,
     DeniedError,
     DiskError,
     GuardError,
@@ -104,6 +105,8 @@ class JobRunner:
             return Result(), _busy(self._store, error)
         except TooLargeError as error:
             return Result(), _too_large(self._store, error)
+        except (NotRegularError, NotBeneathError) as error:
+            return Result(), _in_the_way(self._store, error)
         except OSError as error:
             return Result(), self._trouble(error)
         except Exception as error:  # a bug must be recorded as a failed run, and must not end the worker
@@ -145,6 +148,13 @@ def _too_large(store: Store, error: TooLargeError) -> LimitExceededError:
     return LimitExceededError(
         reason, hint=f"split the file by hand; here memoryd reads no files above {store.max_bytes // MB} MB"
     )
+
+
+def _in_the_way(store: Store, error: NotRegularError | NotBeneathError) -> ConflictError:
+    """Return the error for a link, directory or special file in place of a file: not a disk error."""
+    reason = f"root {store.name}: {error.filename}: {error.strerror}"
+    hint = "nothing was changed; `memoryd check` names what is in the way: replace it, then try again"
+    return ConflictError(reason, hint=hint, data={"changed": [str(error.filename)]})
 
 
 def _outcome(error: BaseException | None) -> tuple[str, str | None]:

@@ -17,6 +17,7 @@ from memoryd.core.spans import sha256
 from memoryd.disk import backups
 from memoryd.disk.backups import BackupInfo
 from memoryd.disk.snapshots import FileState, Snapshot, Version
+from memoryd.disk.syscalls import NO_FILE
 from memoryd.errors import NotFoundError, nearest
 from memoryd.operations.file_versions import VERSIONS_TOPIC
 from memoryd.store import Store
@@ -37,7 +38,10 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
         return [CreatedBackup(file=None, outcome="due")] if dry_run else take_snapshot(store, sources, now)
     results: list[CreatedBackup] = []
     for path in _files(store, file):
-        content, _ = store.tree.read(path, growing=True)
+        try:
+            content, _ = store.tree.read(path, growing=True)
+        except NO_FILE:
+            continue  # removed or replaced in the meantime
         newest = store.journal.backups.rows(path)[-1:]
         same = newest and newest[0].valid and newest[0].sha256 == sha256(content)
         if same and _exists(store, newest[0].name) and not _has_surplus(store, path, now):
@@ -69,7 +73,7 @@ def _exists(store: Store, name: str) -> bool:
 
 
 def _files(store: Store, file: str | None) -> list[str]:
-    live = [path for path in store.known_layout.reader.source_paths(()) if store.tree.stat(path) is not None]
+    live = [path for path in store.known_layout.reader.source_paths(()) if store.tree.find(path) is not None]
     if file is None:
         return live
     if file not in store.known_layout.reader.source_paths(()):
@@ -221,7 +225,7 @@ def _sources(store: Store) -> dict[str, FileRow]:
 
 def _states(store: Store, sources: Mapping[str, FileRow]) -> Iterator[FileState]:
     for path, row in sources.items():
-        found = store.tree.stat(path)
+        found = store.tree.find(path)
         if found is None:
             continue
         quality, meaning = Quality(row.units, row.records), str(row.facts.get("meaning", ""))
@@ -230,8 +234,8 @@ def _states(store: Store, sources: Mapping[str, FileRow]) -> Iterator[FileState]
             continue
         try:
             content, fingerprint = store.tree.read(path)
-        except FileNotFoundError:
-            continue  # deleted in the meantime
+        except NO_FILE:
+            continue  # removed or replaced in the meantime
         digest, quality = sha256(content), store.quality(path, content, now=0.0)
         yield FileState(path, digest, fingerprint.mode, quality, content, meaning if digest == row.digest else "")
 

@@ -82,7 +82,7 @@ def odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str])
         if any(place.startswith(top) and store.role(place) in STORAGE_ROLES for place in STORAGE_PATHS):
             message = "a link or special file in place of a directory; nothing is written through it"
             yield Finding("not-a-regular-file", path, message)
-        elif store.role(path) not in (Role.FOREIGN, Role.TEMP):
+        elif store.role(path) not in (Role.FOREIGN, Role.TEMP, Role.INDEX):  # `index_files` reports the last
             message = "a link, directory or special file in place of a file; not opened: replace it with a file"
             yield Finding("not-a-regular-file", path, message)
     for path in unreadable:

@@ -27,7 +27,7 @@ from memoryd.disk.journal import Step
 from memoryd.disk.processes import is_exported
 from memoryd.disk.snapshots import FileState
 from memoryd.disk.spare_file import SpareFile
-from memoryd.disk.syscalls import MB, ChangingError, TooLargeError
+from memoryd.disk.syscalls import MB, NO_READABLE_FILE, ChangingError, NotRegularError
 from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
 from memoryd.store import Store
@@ -80,7 +80,11 @@ def update_index(
     the expected content is known.
     """
     state = store.index
-    fingerprints = {path: store.tree.stat(path) for path in store.known_layout.index.paths}
+    fingerprints, in_the_way = _fingerprints(store)
+    if in_the_way:
+        store.root_findings[UNREAD_INDEX_TOPIC] = in_the_way
+        state.dirty = True
+        return IndexUpdate(state.result, blocked_reason=in_the_way[0].message, retry_at=now + CONTENTION_S)
     if not state.dirty and fingerprints == state.fingerprints:
         return IndexUpdate(state.result, blocked_reason=_write_refusal(store, state.result, released_findings(store)))
     if any(found is None and state.fingerprints.get(path) is not None for path, found in fingerprints.items()):
@@ -272,8 +276,21 @@ def _in_parts(store: Store, catalogue: IndexReader, rows: Iterable[T]) -> Iterat
 def _content(store: Store, path: str) -> bytes | None:
     try:
         return store.read(path)[0]
-    except (FileNotFoundError, ChangingError, TooLargeError):
+    except (*NO_READABLE_FILE, ChangingError):
         return None
+
+
+def _fingerprints(store: Store) -> tuple[dict[str, Fingerprint | None], tuple[Finding, ...]]:
+    """Return the fingerprint of each index file, and a finding for each path with something else in its place."""
+    fingerprints: dict[str, Fingerprint | None] = {}
+    in_the_way: list[Finding] = []
+    for path in store.known_layout.index.paths:
+        try:
+            fingerprints[path] = store.tree.stat(path)
+        except NotRegularError:
+            why = "a link, directory or special file in place of an index file"
+            in_the_way.append(Finding("not-a-regular-file", path, f"{path}: {why}; none is written until it is gone"))
+    return fingerprints, tuple(in_the_way)
 
 
 def _too_large(unread: Iterable[str], fingerprints: Mapping[str, Fingerprint | None]) -> Iterator[Finding]:

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from memoryd.control.methods.method_types import Result
 from memoryd.engine.health import Health
 from memoryd.engine.interfaces import Clock
+from memoryd.engine.job_runner import JobRunner
+from memoryd.engine.jobs import Job
+from memoryd.errors import ConflictError, DeniedError, MemorydError
+from memoryd.operations.backup import create_backups
 from memoryd.operations.root_check import RootCheck
 from tests.engine.silent import SILENT
-from tests.operations.world import World
+from tests.layouts.samples import lines, memory
+from tests.operations.world import CORE, World
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -26,6 +32,29 @@ def test_the_pauses_grow_to_a_few_seconds(every_s: float, tmp_path: Path) -> Non
     assert max(pauses) == 5.0
     health.note_recovery()
     assert health.trouble(FULL)[1] == 1.0
+    world.store.close()
+
+
+def test_a_link_in_the_way_is_no_trouble_with_the_disk(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    troubles: list[BaseException | None] = []
+
+    def note(error: BaseException | None) -> MemorydError:
+        troubles.append(error)
+        return DeniedError("trouble")
+
+    runner = JobRunner(world.store, Clock(), SILENT, lambda *_: None, note)
+    world.write(CORE, lines(memory(1)))
+    world.path(".backup").symlink_to(tmp_path)
+
+    def back_up(job: Job) -> Result:
+        create_backups(world.store, world.now)
+        return Result()
+
+    _, error = runner.attempt(Job("backup"), back_up)
+    assert isinstance(error, ConflictError)
+    assert ".backup" in error.message
+    assert troubles == []
     world.store.close()
 
 

@@ -154,6 +154,24 @@ class TestCreate:
         with pytest.raises(NotFoundError, match=r"index\.json"):
             create_backups(world.store, world.now, file="index.json")
 
+    @pytest.mark.parametrize("kind", ["jsonl-store", "json-files"])
+    def test_a_link_in_place_of_one_file_keeps_no_other_from_its_backup(self, kind: str, tmp_path: Path) -> None:
+        world = World(tmp_path, kind=kind)
+        if kind == "jsonl-store":
+            files = {CORE: lines(memory(1)), LEARNINGS: lines(learning(2))}
+        else:
+            files = {json_samples.name(number): json_samples.file(number) for number in (1, 2)}
+        for name, content in files.items():
+            world.write(name, content)
+        world.look()
+        linked, other = files
+        world.path(linked).rename(tmp_path / "elsewhere")
+        world.path(linked).symlink_to(tmp_path / "elsewhere")
+        create_backups(world.store, world.now)
+        assert {each.sha256 for each in list_backups(world.store, world.now, file=other)} == {sha256(files[other])}
+        assert linked not in {each.file for each in list_backups(world.store, world.now)}
+        world.store.close()
+
     def test_a_link_in_place_of_the_directory_is_not_followed(self, world: World, tmp_path: Path) -> None:
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()

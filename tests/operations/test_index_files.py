@@ -18,6 +18,7 @@ from memoryd.disk import atomic, processes
 from memoryd.disk.locks.hold import DirectoryLock
 from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import IndexResult, IndexView
+from memoryd.operations.check import all_findings
 from memoryd.operations.index_files import CONTENTION_S, QUIET_S, reclaim, update_index
 from memoryd.operations.refresh import refresh
 from memoryd.operations.undo import undo
@@ -196,12 +197,16 @@ class TestWriting:
         world.sync()
         assert same_meaning(world.index(), world.rebuilt())
 
-    def test_a_pipe_in_its_place_is_not_replaced(self, world: World) -> None:
+    def test_a_pipe_in_its_place_is_not_replaced_but_reported_until_it_is_gone(self, world: World) -> None:
         world.write(CORE, lines(memory(1)))
         os.mkfifo(world.path("index.json"))
-        with pytest.raises(OSError, match="not a regular file"):
-            world.sync()
+        done = world.sync()
+        assert "in place of an index file" in str(done.blocked_reason)
+        assert [(each.code, each.path) for each in all_findings(world.store)] == [("not-a-regular-file", "index.json")]
         assert world.path("index.json").is_fifo()
+        world.path("index.json").unlink()
+        assert world.sync().written == ("index.json",)
+        assert all_findings(world.store) == []
 
     def test_both_of_two_index_files_count_as_written_by_memoryd(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
