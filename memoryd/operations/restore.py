@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from memoryd.core.plan import Action, Kind, Plan
@@ -169,7 +170,8 @@ def choose_versions(store: Store, now: float, *, file: str | None, at: str | Non
     """Choose what to restore: one version of a file, or all files of a snapshot. Raises NotFoundError.
 
     Without `at`, the newest that differs from the current content and has no fewer memories, after a loss no fewer than
-    before it; if there is none, the newest that differs, else the newest.
+    before it; if there is none, the newest that differs and has any. Only a file without memories is replaced by one
+    without.
     """
     hint = "`memoryd backup list` shows the snapshots, with --file the versions of one file"
     if at is not None and at.startswith("v"):
@@ -201,8 +203,10 @@ def _live_states(store: Store, now: float, file: str | None = None) -> dict[str,
     for path, row in store.catalogue.files().items():
         if row.role != Role.SOURCE or not row.digest or file not in (None, path):
             continue
-        found = store.tree.stat(path)
-        if found is not None and found.same_content(row.fingerprint) and not (row.recently_modified or row.pending):
+        found = store.tree.find(path)
+        if found is None:
+            continue
+        if found.same_content(row.fingerprint) and not (row.recently_modified or row.pending):
             states[path] = (row.digest, row.records)
         elif (content := store.content(path)) is not None:
             states[path] = (sha256(content), store.quality(path, content, now).records)
@@ -210,11 +214,19 @@ def _live_states(store: Store, now: float, file: str | None = None) -> dict[str,
 
 
 def _best(newest_first: list[list[Version]], live: dict[str, tuple[str, int]], records: int) -> list[Version]:
-    """Return the newest of these that differs from the live files and holds this many memories."""
+    """Return the newest of these that differs from the live files and holds this many memories. One without any may be
+    a copy of a damage: it replaces no file that has memories."""
     hashes = {path: digest for path, (digest, _) in live.items()}
-    other = [each for each in newest_first if {v.file: v.sha256 for v in each} != hashes]
-    enough = [each for each in other if sum(v.quality.records for v in each) >= records]
-    return next(iter(enough or other or newest_first), [])
+    same = [each for each in newest_first if {v.file: v.sha256 for v in each} == hashes]
+    other = [each for each in newest_first if each not in same]
+    enough = [each for each in other if _memories(each) >= max(records, 1)]
+    readable = [each for each in other if _memories(each)]
+    has_memories = any(count for _, count in live.values())
+    return next(iter(enough or readable or (same if has_memories else other or newest_first)), [])
+
+
+def _memories(versions: Iterable[Version]) -> int:
+    return sum(version.quality.records for version in versions)
 
 
 MAX_LINES = 200  # of a difference; further lines are only counted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -24,6 +25,7 @@ from memoryd.store import Store
 from tests.layouts import json_samples
 from tests.layouts.contract import NOW
 from tests.layouts.samples import learning, lines, memory, task, uuid
+from tests.layouts.session_samples import session
 from tests.operations.conftest import MakeWorld
 from tests.operations.world import CORE, LEARNINGS, LIVE, TASKS, World
 
@@ -469,6 +471,24 @@ def test_a_version_is_chosen_by_the_file_as_it_is_now(tmp_path: Path) -> None:
         assert path.read_bytes() == json_samples.file(1, content="version 2")
     finally:
         store.close()
+
+
+def test_a_copy_of_a_damage_replaces_no_readable_file(tmp_path: Path) -> None:
+    world = World(tmp_path, kind="session-files")
+    path, good = "2026-01-30/14-30-00-fix-bug.json", json.dumps(session({"title": "x"})).encode()
+    for number, content in enumerate((good, b"garbage", good)):
+        world.write(path, content)
+        world.now += 60
+        world.look(verify=True)
+        create_backups(world.store, world.now)
+        assert len(list_backups(world.store, world.now, file=path)) == number + 1
+    restore(world.store, world.now, file=path)
+    assert world.read(path) == good
+    world.write(path, b"rubbish")
+    world.look(verify=True)
+    restore(world.store, world.now, file=path)
+    assert world.read(path) == good, "the newest one that differs is garbage"
+    world.store.close()
 
 
 def test_quarantined_content_that_is_damaged_is_not_called_valid(world: World) -> None:

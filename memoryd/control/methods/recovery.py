@@ -140,8 +140,8 @@ BACKUPS: tuple[Method, ...] = (
         ("backup", "restore"),
         "Restore a file from a backup.",
         "Takes the newest valid backup that differs from the file and holds no fewer memories (after a loss, no fewer "
-        "than before it), else the newest one that differs; --at names another. The current file is backed up first, "
-        "so a restore can be undone. --dry-run shows the difference.",
+        "than before it), else the newest one that differs and holds any; --at names another. The current file is "
+        "backed up first, so a restore can be undone. --dry-run shows the difference.",
         "memoryd backup restore agents --file learnings.jsonl --dry-run",
         BackupRestoreRequest,
         RestoreResult,
