@@ -49,7 +49,8 @@ class Target:
         if sys.platform == "darwin":
             self.manager: Manager = Launchd(run_command, home=self.home, uid=account.pw_uid)
         else:
-            config_home = os.environ.get("XDG_CONFIG_HOME", "") or os.path.join(self.home, ".config")
+            named = os.environ.get("XDG_CONFIG_HOME", "")  # the XDG rule: a relative path there is to be ignored
+            config_home = named if named.startswith("/") else os.path.join(self.home, ".config")
             self.manager = Systemd(run_command, system=system, config_home=config_home, user=account.pw_name)
 
     def _require_root(self) -> None:

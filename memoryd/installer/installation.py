@@ -13,7 +13,7 @@ from typing import NamedTuple
 from memoryd.config.edit import write_config
 from memoryd.config.socket_path import published_socket
 from memoryd.control.client import Client
-from memoryd.errors import AlreadyRunningError, ConflictError, MemorydError
+from memoryd.errors import AlreadyRunningError, ConflictError, DeniedError, MemorydError
 from memoryd.installer.launchd import Launchd
 from memoryd.installer.managers import Run, ServiceError, Systemd
 from memoryd.installer.requirements import clean_environment
@@ -50,9 +50,7 @@ def plan_files(manager: Manager, service: Service) -> tuple[dict[str, str], tupl
     for path in manager.owned():
         text = _read(path)
         if text is not None and not is_ours(text):
-            raise ConflictError(
-                f"{path} was not written by memoryd and is left unchanged", hint="move it away, then try again"
-            )
+            raise _foreign(path)
     obsolete = tuple(path for path in manager.owned() if path not in wanted and _read(path) is not None)
     return wanted, obsolete
 
@@ -76,7 +74,7 @@ def install(manager: Manager, service: Service, account: Account, run: Run) -> I
     for path in written:
         write_config(path, files[path], mode=0o644)
     for path in obsolete:
-        os.unlink(path)
+        _remove(path, hint="the service was not restarted; make its directory writable, then install again")
     manager.start(service)
     answer = _ping(manager, account)
     commands = tuple(" ".join(words) for words in manager.commands(service))
@@ -85,13 +83,16 @@ def install(manager: Manager, service: Service, account: Account, run: Run) -> I
 
 
 def uninstall(manager: Manager) -> tuple[str, ...]:
-    """Stop the service and remove its files; return the paths removed. Changes and files of the user stay."""
+    """Stop the service and remove its files; return the paths removed. Changes and files of the user stay.
+
+    Raises DeniedError for a file that cannot be read or removed, and ConflictError for something else in its place.
+    """
     present = {path: text for path in manager.owned() if (text := _read(path)) is not None}
     removed = tuple(path for path, text in present.items() if is_ours(text))
     if removed:
         manager.stop()
         for path in removed:
-            os.unlink(path)
+            _remove(path, hint="the service was stopped; make its directory writable, then uninstall again")
             directory = os.path.dirname(path)
             if directory.endswith(".d") and not os.listdir(directory):
                 os.rmdir(directory)
@@ -157,5 +158,22 @@ def _answer(account: Account) -> Mapping[str, object] | None:
 def _read(path: str) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except (IsADirectoryError, UnicodeDecodeError) as error:
+        raise _foreign(path) from error
+    except OSError as error:
+        raise DeniedError(f"{path} cannot be read: {error.strerror}", hint="nothing was changed") from error
+
+
+def _foreign(path: str) -> ConflictError:
+    return ConflictError(
+        f"{path} was not written by memoryd and is left unchanged", hint="move it away, then try again"
+    )
+
+
+def _remove(path: str, hint: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError as error:
+        raise DeniedError(f"{path} cannot be removed: {error.strerror}", hint=hint) from error

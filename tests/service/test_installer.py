@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import plistlib
@@ -11,13 +12,15 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from memoryd.cli.service_target import Target
 from memoryd.config.settings import EndpointConfig, SearchConfig
-from memoryd.errors import AlreadyRunningError, ConfigError, ConflictError, NotFoundError
+from memoryd.errors import AlreadyRunningError, ConfigError, ConflictError, DeniedError, NotFoundError
 from memoryd.installer import installation
 from memoryd.installer.installation import Account
 from memoryd.installer.launchd import Launchd, agent
@@ -213,6 +216,43 @@ def test_a_unit_of_somebody_else_is_left(tmp_path: Path, played: Played, account
         installation.install(manager, USER, account, played)
     assert installation.uninstall(manager) == ()
     assert foreign.read_text() == "[Service]\nExecStart=/bin/true\n"
+
+
+def test_a_relative_xdg_directory_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
+    manager = Target(click.Context(click.Command("service"), obj={}), system=False, run_as=None).manager
+    assert isinstance(manager, Systemd)
+    assert manager.directory == str(tmp_path / ".config" / "systemd" / "user")
+
+
+def test_a_directory_in_place_of_a_unit_is_left(tmp_path: Path, played: Played, account: Account) -> None:
+    manager = _systemd(tmp_path, played)
+    unit = tmp_path / "config" / "systemd" / "user" / "memoryd.service"
+    unit.mkdir(parents=True)
+    with pytest.raises(ConflictError, match="not written by memoryd"):
+        installation.install(manager, USER, account, played)
+    with pytest.raises(ConflictError, match="not written by memoryd"):
+        installation.uninstall(manager)
+    assert unit.is_dir()
+
+
+def test_units_that_cannot_be_removed_or_read_are_no_internal_error(
+    tmp_path: Path, played: Played, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object, **_: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    manager = _systemd(tmp_path, played)
+    installation.install(manager, USER, account, played)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.unlink", refuse)
+        with pytest.raises(DeniedError, match=r"memoryd\.service cannot be removed: Permission denied"):
+            installation.uninstall(manager)
+        patch.setattr(Path, "read_text", refuse)
+        with pytest.raises(DeniedError, match="cannot be read: Permission denied"):
+            installation.uninstall(manager)
+    assert installation.installed_options(manager) == (True, True)
 
 
 @pytest.mark.parametrize("broken", ["manager", "restart"])
