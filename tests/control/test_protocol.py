@@ -234,6 +234,13 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize("method", ["memory.get", "memory.forget", "memory.unarchive", "archive"])
+def test_every_id_that_an_agent_may_have_written_is_accepted(method: str) -> None:
+    """JSON allows a NUL byte in a string, and so in the id or type of a memory."""
+    given_ = {"ids": ["a\0b"]} if method == "archive" else {"id": "a\0b"}
+    assert parameters.given(check_params(TABLE[method], given_)) == given_
+
+
 @pytest.mark.parametrize(("given_", "expected"), GOOD)
 def test_right_parameters_pass(given_: Any, expected: dict[str, Any]) -> None:
     assert parameters.given(check_params(METHOD, given_)) == expected

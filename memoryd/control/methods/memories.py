@@ -23,7 +23,7 @@ from memoryd.core.records import JsonObject
 
 # --- parameters
 
-MemoryId = Annotated[Name, parameter("the memory, by the id that search and list print", Option("argument"))]
+MemoryId = Annotated[str, parameter("the memory, by the id that search and list print", Option("argument"))]
 InRoot = Annotated[Name | None, parameter("the root it is in (default: search all)", Option("--root", "ROOT"))]
 User = Annotated[Name | None, parameter("whose memories, in layouts that separate users", Option("--user", "USER"))]
 Roots = Annotated[list[str] | None, parameter("only these roots")]
