@@ -105,7 +105,7 @@ class JobRunner:
             return Result(), _busy(self._store, error)
         except TooLargeError as error:
             return Result(), _too_large(self._store, error)
-        except (NotRegularError, NotBeneathError) as error:
+        except (NotRegularError, NotBeneathError, NotADirectoryError) as error:
             return Result(), _in_the_way(self._store, error)
         except OSError as error:
             return Result(), self._trouble(error)
@@ -150,8 +150,8 @@ def _too_large(store: Store, error: TooLargeError) -> LimitExceededError:
     )
 
 
-def _in_the_way(store: Store, error: NotRegularError | NotBeneathError) -> ConflictError:
-    """Return the error for a link, directory or special file in place of a file: not a disk error."""
+def _in_the_way(store: Store, error: OSError) -> ConflictError:
+    """Return the error for a link, directory or special file in place of a file or directory: not a disk error."""
     reason = f"root {store.name}: {error.filename}: {error.strerror}"
     hint = "nothing was changed; `memoryd check` names what is in the way: replace it, then try again"
     return ConflictError(reason, hint=hint, data={"changed": [str(error.filename)]})

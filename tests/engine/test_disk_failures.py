@@ -35,7 +35,8 @@ def test_the_pauses_grow_to_a_few_seconds(every_s: float, tmp_path: Path) -> Non
     world.store.close()
 
 
-def test_a_link_in_the_way_is_no_trouble_with_the_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_a_link_or_file_in_the_way_is_no_trouble_with_the_disk(tmp_path: Path, kind: str) -> None:
     world = World(tmp_path)
     troubles: list[BaseException | None] = []
 
@@ -45,7 +46,10 @@ def test_a_link_in_the_way_is_no_trouble_with_the_disk(tmp_path: Path) -> None:
 
     runner = JobRunner(world.store, Clock(), SILENT, lambda *_: None, note)
     world.write(CORE, lines(memory(1)))
-    world.path(".backup").symlink_to(tmp_path)
+    if kind == "link":
+        world.path(".backup").symlink_to(tmp_path)
+    else:
+        world.path(".backup").touch()
 
     def back_up(job: Job) -> Result:
         create_backups(world.store, world.now)
