@@ -178,6 +178,18 @@ def open_directory(base: int, name: str, path: str) -> int:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
 
 
+def leads_out(base: int, path: str) -> bool:
+    """True for a link out of an open directory, and for a directory, which then belongs to another device. Where a link
+    leads is not looked at: that may be a server that does not answer."""
+    try:
+        if not stat.S_ISLNK(mode := os.stat(path, dir_fd=base, follow_symlinks=False).st_mode):
+            return stat.S_ISDIR(mode)
+        target = os.path.join(os.path.dirname(path), os.readlink(path, dir_fd=base))
+    except FileNotFoundError:
+        return False
+    return os.path.isabs(target) or os.path.normpath(target).partition("/")[0] == ".."
+
+
 def _is_link(base: int, name: str) -> bool:
     try:
         return stat.S_ISLNK(os.stat(name, dir_fd=base, follow_symlinks=False).st_mode)

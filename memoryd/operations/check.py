@@ -15,6 +15,7 @@ from memoryd.core.records import Document, Role
 from memoryd.core.schedule import Every, Off, parse_schedule
 from memoryd.core.spans import Fingerprint
 from memoryd.disk.journal.jobs import JobTime
+from memoryd.disk.syscalls import leads_out
 from memoryd.layouts.codes import CODES, severity
 from memoryd.operations.locks import list_locks
 from memoryd.operations.permissions import note_permissions
@@ -75,18 +76,33 @@ STORAGE_PATHS = (  # a sample file of each directory in which a layout stores ar
 )
 
 
+SOURCE_NAMES = ("x.md", "10-10-10-x.json", "data.json", "__long-memories/data.json")  # samples, for all layouts
+
+
 def odd_files(store: Store, irregular: Iterable[str], unreadable: Iterable[str]) -> Iterable[Finding]:
-    """Yield a finding for each path with something else in place of a file (`irregular`), and each unreadable path."""
+    """Yield a finding for each path with something else in place of a file (`irregular`), or of a directory that can
+    hold such files, and each unreadable path."""
     for path in irregular:
-        top = f"{path.partition('/')[0]}/"
-        if any(place.startswith(top) and store.role(place) in STORAGE_ROLES for place in STORAGE_PATHS):
-            message = "a link or special file in place of a directory; nothing is written through it"
-            yield Finding("not-a-regular-file", path, message)
-        elif store.role(path) not in (Role.FOREIGN, Role.TEMP, Role.INDEX):  # `index_files` reports the last
-            message = "a link, directory or special file in place of a file; not opened: replace it with a file"
+        message = _odd_file(store, path)
+        if message is not None:
             yield Finding("not-a-regular-file", path, message)
     for path in unreadable:
         yield Finding("unreadable", path, "cannot stat; check its owner and mode")
+
+
+def _odd_file(store: Store, path: str) -> str | None:
+    role, top = store.role(path), f"{path.partition('/')[0]}/"
+    if role in (Role.INDEX, Role.TEMP):
+        return None  # `index_files` reports the first
+    if role is not Role.FOREIGN:
+        return "a link, directory or special file in place of a file; not opened: replace it with a file"
+    if any(place.startswith(top) and store.role(place) in STORAGE_ROLES for place in STORAGE_PATHS):
+        return "a link or special file in place of a directory; nothing is written through it"
+    holds_memories = any(store.role(f"{path}/{name}") is Role.SOURCE for name in SOURCE_NAMES)
+    # With a dot in its name it is rather a link to a file of another kind.
+    if holds_memories and "." not in path.rpartition("/")[2] and leads_out(store.tree.fd, path):
+        return "a link, or another file system, in place of a directory; not entered: memories below it are not read"
+    return None
 
 
 def file_findings(store: Store, row: FileRow, *, is_empty: bool) -> Iterable[Finding]:

@@ -160,7 +160,7 @@ def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: 
         note_deletion(store, path, now)
     _forget(store, deleted, now)
     store.pending_changes.indexed_all()
-    hiding = (path for path in scan.directories if path and store.role(path) is Role.SOURCE)
+    hiding = (path for path in scan.directories if path and store.role(path) in READ_ROLES)
     store.root_findings[FILES_TOPIC] = tuple(odd_files(store, (*scan.irregular, *hiding), scan.unreadable))
     return replace(
         _result(outcomes, deleted, scan.directories), linked=any(found.nlink > 1 for found in scan.files.values())

@@ -475,6 +475,44 @@ class TestIrregularFiles:
         [finding] = world.store.root_findings["files"]
         assert (finding.code, finding.path) == ("not-a-regular-file", "archive")
 
+    @pytest.mark.parametrize(
+        ("kind", "directory"), [("markdown-topics", "a/b"), ("session-files", "2026-01-30"), ("user-document", "al")]
+    )
+    def test_a_link_in_place_of_a_directory_of_memories_is_reported(
+        self, kind: str, directory: str, tmp_path: Path
+    ) -> None:
+        world = World(tmp_path / "world", kind=kind)
+        world.path("inside").mkdir()
+        linked = world.path(directory)
+        linked.parent.mkdir(exist_ok=True)
+        linked.symlink_to(tmp_path)
+        linked.with_name("README.txt").symlink_to(tmp_path)
+        linked.with_name("inner").symlink_to("../" * directory.count("/") + "inside")
+        world.look()
+        [finding] = world.store.root_findings["files"]
+        assert (finding.code, finding.path) == ("not-a-regular-file", directory)
+        assert "memories below it are not read" in finding.message
+        linked.unlink()
+        linked.mkdir()
+        world.look()
+        assert world.store.root_findings["files"] == ()
+        world.store.close()
+
+    @pytest.mark.parametrize("is_link", [True, False])
+    def test_what_is_in_place_of_an_archive_file_is_reported_alike_by_event_and_scan(
+        self, world: World, is_link: bool
+    ) -> None:
+        world.write(LEARNINGS, lines(learning(1)))
+        place = world.path(Q3)
+        place.parent.mkdir(parents=True)
+        place.symlink_to("nowhere") if is_link else place.mkdir()
+        found = []
+        for paths in ([Q3], None):
+            world.look(paths)
+            found.append([(each.path, each.message) for each in world.store.root_findings["files"]])
+        message = "a link, directory or special file in place of a file; not opened: replace it with a file"
+        assert found == [[(Q3, message)]] * 2
+
     def test_names_are_data(self, world: World) -> None:
         filled(world)
         for name in ("it's.json", "new\nline.json", "東京.json", os.fsdecode(b"bad\xff.json"), '"q".json', " "):
