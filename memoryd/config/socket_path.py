@@ -121,7 +121,8 @@ def fit(path: str, env: Mapping[str, str]) -> str:
 
 
 def published_socket(state_dir: str) -> str | None:
-    """Find the socket that a live daemon names in `instance.json` beneath this state directory.
+    """Find the socket that a live daemon names in `instance.json` beneath this state directory, or that the service
+    manager passed to the last one: it listens there, and starts the next daemon.
 
     Anything unreadable there means "not published": then the computed path is tried.
     """
@@ -135,7 +136,7 @@ def published_socket(state_dir: str) -> str | None:
     if not isinstance(instance, dict):
         return None
     path, pid = instance.get("socket"), instance.get("pid")
-    if not isinstance(path, str) or not os.path.isabs(path) or not _alive(pid):
+    if not isinstance(path, str) or not os.path.isabs(path) or not (instance.get("passed") is True or _alive(pid)):
         return None
     return path if os.path.exists(path) else None
 

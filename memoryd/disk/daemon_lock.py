@@ -55,13 +55,15 @@ class Ownership:
             file.write(content)
         os.replace(temp, target)
 
-    def release(self) -> None:
-        """Remove the sidecar, then free the lock; the lock file stays. A second call does nothing."""
+    def release(self, *, keep_sidecar: bool = False) -> None:
+        """Remove the sidecar unless it stays valid, then free the lock; the lock file stays. A second call does
+        nothing."""
         if not self._lock.is_locked:
             return
         try:
             with suppress(FileNotFoundError):
-                os.unlink(sidecar_path(self.path))
+                if not keep_sidecar:
+                    os.unlink(sidecar_path(self.path))
         finally:
             self._lock.release()
 

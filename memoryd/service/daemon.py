@@ -151,6 +151,7 @@ class Daemon:
             os.set_blocking(fd, False)
         self._stopping = False
         self._reload_asked = False
+        self._is_passed = False
         self._notifier = Notifier(os.environ)
         self.roots = Roots(places.state_dir, self.clock, self._wake)
         self._server: Server | None = None
@@ -170,7 +171,8 @@ class Daemon:
     def run(self, listener: socket.socket | None = None) -> int:
         """Serve until told to stop; return the exit code. `listener`: a control socket that was passed in."""
         prepare_private(self.places.state_dir)
-        self._held = self._take_lock(None)
+        self._is_passed = listener is not None
+        self._held = self._take_lock(listener.getsockname() if listener is not None else None)
         try:
             self.roots.check_owners(self.config, [root.name for root in self.config.roots])
             hello = {"version": __version__, "pid": os.getpid(), "instance": self.instance}
@@ -186,7 +188,7 @@ class Daemon:
             set_listener(None)
             if self._server is not None:
                 self._server.close(0.5)
-            self._held.release()
+            self._held.release(keep_sidecar=self._is_passed)  # clients find the socket, and start the next daemon
 
     def _take_lock(self, socket: str | None) -> HeldLock:
         return HeldLock(take(os.path.join(self.places.state_dir, "instance.lock"), self._sidecar(socket)))
@@ -237,7 +239,9 @@ class Daemon:
         return 0
 
     def _sidecar(self, socket: str | None) -> dict[str, object]:
-        return {"instance": self.instance, "version": __version__, **({"socket": socket} if socket else {})}
+        """Return what clients find in `instance.json`. `passed`: the socket outlives this process."""
+        place = {"socket": socket, "passed": self._is_passed} if socket else {}
+        return {"instance": self.instance, "version": __version__, **place}
 
     def _pace(self) -> Pace:
         daemon = self.config.daemon

@@ -127,9 +127,9 @@ class HeldLock:
             return isinstance(error, FileNotFoundError | NotADirectoryError)
         return (found.st_dev, found.st_ino) != self._identity
 
-    def release(self) -> None:
+    def release(self, *, keep_sidecar: bool = False) -> None:
         """Free the lock. The sidecar next to a lock that is lost is of its new holder, and stays."""
         if self.is_lost():
             self.owned.forget()
         else:
-            self.owned.release()
+            self.owned.release(keep_sidecar=keep_sidecar)

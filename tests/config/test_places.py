@@ -131,6 +131,18 @@ def test_a_client_takes_the_socket_a_live_daemon_published(tmp_path: Path) -> No
     assert find_socket(None, str(tmp_path), env=env) == "/x/memoryd/control.sock", "where none is published"
 
 
+def test_a_socket_of_the_service_manager_is_found_between_two_daemons(tmp_path: Path) -> None:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    sock = tmp_path / "s.sock"
+    _publish(tmp_path, pid=done.pid, socket=str(sock), passed=True)
+    assert published_socket(str(tmp_path)) is None, "the service was uninstalled"
+    sock.touch()
+    assert published_socket(str(tmp_path)) == str(sock)
+    _publish(tmp_path, pid=done.pid, socket=str(sock), passed=False)
+    assert published_socket(str(tmp_path)) is None
+
+
 def test_a_dead_or_broken_publication_counts_for_nothing(tmp_path: Path) -> None:
     sock = tmp_path / "s.sock"
     sock.touch()

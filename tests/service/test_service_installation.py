@@ -134,6 +134,8 @@ def test_a_service_of_the_machine_runs_as_its_user(box: Box) -> None:
     assert _exposure(box) <= _highest_exposure()
     box.root("systemctl", "restart", "memoryd")
     assert "answers" in box.user("memoryd", "ping").stdout
+    box.root("systemctl", "stop", "memoryd.service")
+    assert "answers" in box.user("memoryd", "ping").stdout  # a command starts it
 
 
 def test_a_daemon_started_by_hand_is_left_running(box: Box) -> None:

@@ -22,6 +22,7 @@ import pytest
 
 from memoryd.cli import exits
 from memoryd.cli.program import cli
+from memoryd.config.socket_path import find_socket
 from memoryd.errors import NoDaemonError
 from tests.daemon import PATIENCE_S, Daemon, until
 
@@ -202,6 +203,7 @@ def test_a_socket_that_was_passed_is_used_and_left(root: Path, tmp_path: Path) -
         done = subprocess.run(daemon.command("stop"), env=daemon.env, capture_output=True, text=True, timeout=30)
         assert (done.returncode, daemon.wait()) == (0, 0), done.stderr
         assert os.path.exists(daemon.socket)  # not ours to remove
+        assert find_socket(None, str(daemon.state), env={}) == daemon.socket  # a client that was told no socket waits
 
 
 def _passing(env: dict[str, str]) -> list[str]:
