@@ -10,13 +10,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from memoryd.core.dates import zone_of
 from memoryd.core.schedule import Adaptive, Cron, Every, Off, Schedule, next_due
 from memoryd.log import get_logger
+
+if TYPE_CHECKING:
+    from apscheduler.triggers.cron import CronTrigger
 
 log = get_logger(__name__)
 
@@ -167,15 +171,34 @@ def _on_grid(at: float | None, schedule: Every, now: float) -> float | None:
 def next_cron(cron: Cron, timezone: str, last: float | None, now: float) -> float | None:
     """Return the first time of a cron line after the last success, or after `now` if there is none or it is in the
     future. None if the line never matches again."""
+    zone = zone_of(timezone)
+    trigger = _trigger(cron, zone)
+    # A microsecond later, because a success at exactly the time of the line would find that time again.
+    after = (last if last is not None and last <= now else now) + 1e-6
+    due: datetime | None = trigger.get_next_fire_time(None, datetime.fromtimestamp(after, UTC))
+    while due is not None and due.fold and "*" not in cron.fields[1]:
+        # When summer time ends, one hour occurs twice: a line that names this hour runs once.
+        due = trigger.get_next_fire_time(None, datetime.fromtimestamp(due.timestamp() + 1e-6, UTC))
+    left_out = _left_out(cron, zone, after)
+    if due is None or left_out is None:
+        return due.timestamp() if due is not None else left_out
+    return min(due.timestamp(), left_out)
+
+
+def _trigger(cron: Cron, zone: tzinfo) -> CronTrigger:
     from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415 - brings asyncio; no default schedule has such a line
 
     minute, hour, day, month, weekday = cron.fields
-    zone = zone_of(timezone)
-    trigger = CronTrigger(minute=minute, hour=hour, day=day, month=month, day_of_week=weekday, timezone=zone)
-    # A microsecond later, because a success at exactly the time of the line would find that time again.
-    after = (last if last is not None and last <= now else now) + 1e-6
-    due = trigger.get_next_fire_time(None, datetime.fromtimestamp(after, UTC))
-    while due is not None and due.fold and "*" not in hour:
-        # When summer time ends, one hour occurs twice: a line that names this hour runs once.
-        due = trigger.get_next_fire_time(None, datetime.fromtimestamp(due.timestamp() + 1e-6, UTC))
-    return due.timestamp() if due is not None else None
+    return CronTrigger(minute=minute, hour=hour, day=day, month=month, day_of_week=weekday, timezone=zone)
+
+
+def _left_out(cron: Cron, zone: tzinfo, after: float) -> float | None:
+    """Return when the line is due if summer time leaves out its next time on the clock; None if that exists. Where
+    summer time begins at midnight, APScheduler passes over the whole day."""
+    clock = datetime.fromtimestamp(after, zone).replace(tzinfo=UTC)
+    due: datetime | None = _trigger(cron, UTC).get_next_fire_time(None, clock)
+    if due is None:
+        return None
+    time = due.replace(tzinfo=zone).timestamp()
+    exists = datetime.fromtimestamp(time, zone).replace(tzinfo=UTC) == due
+    return None if exists else time

@@ -280,6 +280,19 @@ def test_a_time_that_summer_time_leaves_out_is_an_hour_later() -> None:
     assert next_cron(cron, "Europe/Berlin", due, due) == due + 23 * 3600
 
 
+def test_midnight_that_summer_time_leaves_out_is_an_hour_later() -> None:
+    cron = parse_schedule("0 0 * * *")
+    assert isinstance(cron, Cron)
+    times = [datetime(2026, 3, 6, 12, tzinfo=UTC).timestamp()]  # in Havana 8 March begins at 01:00
+    for _ in range(3):
+        times.append(next_cron(cron, "America/Havana", times[-1], times[-1]) or 0)
+    assert [datetime.fromtimestamp(each, ZoneInfo("America/Havana")).isoformat() for each in times[1:]] == [
+        "2026-03-07T00:00:00-05:00",
+        "2026-03-08T01:00:00-04:00",
+        "2026-03-09T00:00:00-04:00",
+    ]
+
+
 def test_a_cron_line_that_never_ran_is_caught_up_from_when_it_was_first_armed(tmp_path: Path) -> None:
     """Five nights asleep at the time of the line; the daemon starts each morning."""
     journal = Journal(str(tmp_path / "journal"))
