@@ -100,7 +100,7 @@ def test_the_shell_blocks_can_be_read_by_a_shell(block: str) -> None:
 def test_the_two_commands_make_their_environment_first() -> None:
     first, second = (block.strip() for block in _blocks("sh")[:2])
     assert first == "sh .ci/env .venv && .venv/bin/memoryd demo"
-    assert second == "sh .ci/env .venv test && .venv/bin/python -m pytest -n 2"
+    assert second == "sh .ci/env .venv test && .venv/bin/python -m pytest -n 3"
 
 
 def test_what_it_points_to_is_there() -> None:
