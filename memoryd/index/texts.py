@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from memoryd.core.index import Identity, identity
 from memoryd.core.records import Facts, Record
 from memoryd.core.secrets import not_known_clean, redact
 from memoryd.core.spans import replace_surrogates
@@ -35,6 +36,12 @@ def text_of(record: Record) -> Text:
         _clean_cached("\n".join(record.labels)),
         _clean(record.text),
     )
+
+
+def identity_of(record: Record) -> Identity:
+    """Return the identity of a record, as an index returns it of the memory."""
+    text = text_of(record)
+    return identity(record.id, text.title, text.body)
 
 
 class CleanRecord(NamedTuple):

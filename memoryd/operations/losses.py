@@ -16,13 +16,13 @@ from typing import NamedTuple
 import msgspec
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import FileRow, Identity, identity
-from memoryd.core.records import FRESH_S, Document, FileStats, ParseOffset, Role
+from memoryd.core.index import FileRow, Identity
+from memoryd.core.records import FRESH_S, FileStats, ParseOffset, Role
 from memoryd.core.spans import sha256
 from memoryd.disk.snapshots import Version
 from memoryd.disk.syscalls import NotBeneathError, NotRegularError
 from memoryd.errors import NotFoundError
-from memoryd.index.texts import text_of
+from memoryd.index.texts import identity_of
 from memoryd.operations.file_versions import save_versions
 from memoryd.operations.overwrites import is_memoryd_version, is_newest_change
 from memoryd.store import Store
@@ -174,12 +174,7 @@ def _compare_with_backup(store: Store, after: FileRow, now: float) -> None:
     except (OSError, NotFoundError, NotBeneathError, NotRegularError):
         return  # `backup verify` reports a damaged backup
     found = store.known_layout.reader.parse(after.path, content, now=now, mtime=newest.taken, base=ParseOffset())
-    _note(store, after.path, newest.records, after.records, _identities(found), now)
-
-
-def _identities(document: Document) -> list[Identity]:
-    texts = ((record, text_of(record)) for record in document.records)
-    return [identity(record.id, text.title, text.body) for record, text in texts]
+    _note(store, after.path, newest.records, after.records, [*map(identity_of, found.records)], now)
 
 
 # --- judging the losses

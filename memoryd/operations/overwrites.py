@@ -5,7 +5,8 @@ In layouts where that is usual, the changes of memoryd are recorded; in the othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from memoryd.core.index import FileRow
 from memoryd.core.records import Document, Role
 from memoryd.core.spans import sha256
 from memoryd.errors import BusyError, MemorydError
+from memoryd.index.texts import identity_of
 from memoryd.store import Store
 from memoryd.store.recent_adds import RecentChange
 
@@ -72,19 +74,44 @@ def undo_findings(store: Store, row: FileRow, document: Document) -> Iterator[Fi
     change = known.get(row.path)
     if change is None or change["sha"] == row.digest:
         return
-    present = {record.id for record in document.records} if not is_newest_change(store, row) else None
-    back = sorted(set(change["out"]) & present) if present is not None else []
-    lost = sorted(set(change["in"]) - present) if present is not None else []
+    back, lost = set[str](), set[str]()
+    if not is_newest_change(store, row):
+        present = {record.id for record in document.records}
+        back, missing = set(change["out"]) & present, set(change["in"]) - present
+        lost = missing - _changed_ids(store, document, missing).keys()
     if back:
         message = f"{len(back)} memories that were removed are back: the agent overwrote the file with an older state"
-        yield Finding("change-was-undone", row.path, message, id=back[0])
+        yield Finding("change-was-undone", row.path, message, id=min(back))
     elif lost:
         message = (
             f"{len(lost)} memories stored through memoryd are gone: the agent overwrote the file with an older state"
         )
-        yield Finding("change-was-undone", row.path, message, id=lost[0])
+        yield Finding("change-was-undone", row.path, message, id=min(lost))
     del known[row.path]
     store.journal.facts.set(MEMORYD_CHANGES, known)
+
+
+def _changed_ids(store: Store, document: Document, missing: Collection[str]) -> dict[str, str]:
+    """Return the new ids of those of the missing memories that are still in a file that is about to be indexed.
+
+    An id may depend on the bytes of its memory, which another program changes by saving the file in another format, or
+    on whether another memory has the same title. Such a memory has the text that the index knows of it, under an id
+    that the index does not know. Of several with the same text, those that memoryd did not store come first: if fewer
+    are left, one that it stored is lost.
+    """
+    if not missing:
+        return {}
+    before = dict(store.catalogue.identities(document.path))
+    present = {record.id for record in document.records}
+    new_ids: defaultdict[str, list[str]] = defaultdict(list)
+    for record in document.records:
+        if record.id not in before:
+            new_ids[identity_of(record).text].append(record.id)
+    changed: dict[str, str] = {}
+    for old_id, text in sorted(before.items(), key=lambda each: each[0] in missing):
+        if old_id not in present and text and new_ids[text]:
+            changed[old_id] = new_ids[text].pop(0)
+    return {each: changed[each] for each in missing if each in changed}
 
 
 LOST_WRITE_CODE = "change-was-undone"
@@ -112,18 +139,18 @@ def find_lost_writes(store: Store, row: FileRow, content: bytes, document: Docum
     if not known or is_newest_change(store, row):
         return
     present = {record.id: sha256(record.span.of(content)) for record in document.records}
+    changed = _changed_ids(store, document, known.keys() - present.keys())
     for identity, recent in list(known.items()):
+        del known[identity]
+        new_id = changed.get(identity, identity)
         if now - recent.at > WATCHED_S:
-            del known[identity]
-        elif _is_undone(recent, present.get(identity), present):
-            del known[identity]
+            continue
+        if _is_undone(recent, present.get(new_id), present):
             store.lost_writes.append((row.path, identity, recent))
             if not _is_automatic(store, recent):
                 _note(store, row.path, identity, now, Severity.WARNING, _lost_message(recent))
-        elif recent.rewrites + 1 >= REWRITES:
-            del known[identity]
-        else:
-            known[identity] = replace(recent, rewrites=recent.rewrites + 1)
+        elif recent.rewrites + 1 < REWRITES:
+            known[new_id] = replace(recent, rewrites=recent.rewrites + 1)
 
 
 def _is_undone(recent: RecentChange, current_sha: str | None, present: Mapping[str, str]) -> bool:
