@@ -21,6 +21,7 @@ from memoryd.config.places import Places
 from memoryd.config.settings import Config
 from memoryd.config.show import Difference, diff
 from memoryd.control.connection import Limits
+from memoryd.control.endpoint import adopt
 from memoryd.control.server import Handler, Server
 from memoryd.core.defaults import Limit
 from memoryd.disk.daemon_lock import prepare_private, take
@@ -172,7 +173,7 @@ class Daemon:
         """Serve until told to stop; return the exit code. `listener`: a control socket that was passed in."""
         prepare_private(self.places.state_dir)
         self._is_passed = listener is not None
-        self._held = self._take_lock(listener.getsockname() if listener is not None else None)
+        self._held = self._take_lock(adopt(listener).path if listener is not None else None)
         try:
             self.roots.check_owners(self.config, [root.name for root in self.config.roots])
             hello = {"version": __version__, "pid": os.getpid(), "instance": self.instance}

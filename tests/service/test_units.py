@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,20 @@ def test_a_socket_that_was_passed_is_used_and_left(root: Path, tmp_path: Path) -
         assert (done.returncode, daemon.wait()) == (0, 0), done.stderr
         assert os.path.exists(daemon.socket)  # not ours to remove
         assert find_socket(None, str(daemon.state), env={}) == daemon.socket  # a client that was told no socket waits
+
+
+def test_a_passed_socket_without_a_file_is_served(root: Path, tmp_path: Path) -> None:
+    """Its name begins with a NUL byte, and Python returns it as bytes."""
+    activate = shutil.which("systemd-socket-activate")
+    if activate is None:
+        pytest.skip("systemd-socket-activate is not installed")
+    name = f"memoryd-{uuid.uuid4().hex}"
+    with Daemon(tmp_path / "d", root) as daemon, socket.socket(socket.AF_UNIX) as client:
+        daemon.prefix = [activate, f"--listen=@{name}", "--fdname=control", *_passing(daemon.env)]
+        daemon.spawn()
+        until(lambda: client.connect_ex(f"\0{name}") == 0, "the socket exists")
+        client.settimeout(PATIENCE_S)
+        assert client.makefile("rb").readline().startswith(b'{"jsonrpc":"2.0","method":"hello"')
 
 
 def _passing(env: dict[str, str]) -> list[str]:
