@@ -17,9 +17,9 @@ from tests.tracing import TracedDaemon
 
 LEARNINGS, INDEX = "learnings.jsonl", "index.json"
 # Of an indexed line that an agent appended, and of a memory stored through the control socket until it is acknowledged:
-# 54 to 57 and 52 at rest, some more where a timer falls into every run. Raised only where one module became two (the text of
-# an index file, which two layouts share; the due times, the settling and the queue of a root, which were one module of
-# 500 lines) or an idea of its own came (the spare file of an index, SHA-256).
+# 54 to 57 and 52 at rest, some more where a timer falls into every run. Raised only where one module became two (the
+# text of an index file, which two layouts share; the due times, the settling and the queue of a root, which were one
+# module of 500 lines) or an idea of its own came (the spare file of an index, SHA-256).
 APPENDED, ADDED = 60, 57
 MAX_RUNS = 40
 

@@ -178,16 +178,18 @@ def open_directory(base: int, name: str, path: str) -> int:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
 
 
-def leads_out(base: int, path: str) -> bool:
-    """True for a link out of an open directory, and for a directory, which then belongs to another device. Where a link
-    leads is not looked at: that may be a server that does not answer."""
+def leads_out(base: int, root: str, path: str) -> bool:
+    """True for a link out of an open directory, whose path is `root`, and for a directory, which then belongs to
+    another device. Where a link leads is not looked at: that may be a server that does not answer."""
     try:
         if not stat.S_ISLNK(mode := os.stat(path, dir_fd=base, follow_symlinks=False).st_mode):
             return stat.S_ISDIR(mode)
-        target = os.path.join(os.path.dirname(path), os.readlink(path, dir_fd=base))
-    except FileNotFoundError:
-        return False
-    return os.path.isabs(target) or os.path.normpath(target).partition("/")[0] == ".."
+        target = os.path.join(root, os.path.dirname(path), os.readlink(path, dir_fd=base))
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL):
+            raise
+        return False  # it was replaced meanwhile
+    return os.path.commonpath((root, os.path.normpath(target))) != root
 
 
 def _is_link(base: int, name: str) -> bool:

@@ -100,7 +100,7 @@ def _odd_file(store: Store, path: str) -> str | None:
         return "a link or special file in place of a directory; nothing is written through it"
     holds_memories = any(store.role(f"{path}/{name}") is Role.SOURCE for name in SOURCE_NAMES)
     # With a dot in its name it is rather a link to a file of another kind.
-    if holds_memories and "." not in path.rpartition("/")[2] and leads_out(store.tree.fd, path):
+    if holds_memories and "." not in path.rpartition("/")[2] and leads_out(store.tree.fd, store.path, path):
         return "a link, or another file system, in place of a directory; not entered: memories below it are not read"
     return None
 

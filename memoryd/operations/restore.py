@@ -174,23 +174,28 @@ def choose_versions(store: Store, now: float, *, file: str | None, at: str | Non
     without.
     """
     hint = "`memoryd backup list` shows the snapshots, with --file the versions of one file"
+    of_file = f" of {file}" if file else ""
     if at is not None and at.startswith("v"):
-        chosen = [v for v in store.vault.versions(file) if v.id == at]
+        candidates = [[v] for v in store.vault.versions(file) if v.id == at]
+        chosen = [version for versions in candidates for version in versions]
     elif file is not None and at is None:
-        versions = [v for v in store.vault.versions(file) if v.valid]
+        candidates = [[v] for v in store.vault.versions(file) if v.valid]
         live = _live_states(store, now, file)
         records = sum(count for _, count in live.values())
-        wanted = records_to_restore(store, file, records, [v.quality.records for v in versions])
-        chosen = _best([[v] for v in versions], live, wanted)
+        wanted = records_to_restore(store, file, records, [v.quality.records for [v] in candidates])
+        chosen = _best(candidates, live, wanted)
     else:
-        snapshots = [s for s in store.vault.snapshots() if at in (None, s.id)]
+        candidates = [store.vault.files(s.seq) for s in store.vault.snapshots() if at in (None, s.id)]
         live = _live_states(store, now)
         wanted = sum(count for _, count in live.values())
-        chosen = _best([store.vault.files(s.seq) for s in snapshots], live, wanted)
-        chosen = [version for version in chosen if file in (None, version.file)]
+        chosen = [version for version in _best(candidates, live, wanted) if file in (None, version.file)]
+    if not chosen and candidates and at is None:
+        raise NotFoundError(
+            f"root {store.name}: no backup{of_file} has memories and differs from what is there",
+            hint=f"{hint}; --at ID restores any of them",
+        )
     if not chosen:
-        what = at or (f"of {file}" if file else "")
-        raise NotFoundError(f"root {store.name}: no backup {what}".rstrip(), hint=hint)
+        raise NotFoundError(f"root {store.name}: no backup{f' {at}' if at else of_file}", hint=hint)
     return chosen
 
 

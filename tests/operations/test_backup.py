@@ -491,6 +491,20 @@ def test_a_copy_of_a_damage_replaces_no_readable_file(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_where_every_copy_is_damaged_the_file_is_left_and_the_reason_is_given(tmp_path: Path) -> None:
+    world = World(tmp_path, kind="session-files")
+    path, good = "2026-01-30/14-30-00-fix-bug.json", json.dumps(session({"title": "x"})).encode()
+    world.write(path, b"garbage")
+    world.look(verify=True)
+    create_backups(world.store, world.now)
+    world.write(path, good)
+    with pytest.raises(NotFoundError, match=f"no backup of {path} has memories and differs") as caught:
+        restore(world.store, world.now, file=path)
+    assert "--at ID" in (caught.value.hint or "")
+    assert world.read(path) == good
+    world.store.close()
+
+
 def test_quarantined_content_that_is_damaged_is_not_called_valid(world: World) -> None:
     """Only whether its file exists was looked at."""
     digest = quarantine(world.store.journal, world.store.blobs, CORE, lines(memory(1)), "repair", now=world.now)

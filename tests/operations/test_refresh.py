@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -488,12 +489,28 @@ class TestIrregularFiles:
         linked.symlink_to(tmp_path)
         linked.with_name("README.txt").symlink_to(tmp_path)
         linked.with_name("inner").symlink_to("../" * directory.count("/") + "inside")
+        linked.with_name("absolute").symlink_to(world.path("inside"))
+        linked.with_name("back").symlink_to("../" * (directory.count("/") + 1) + f"{world.root.name}/inside")
         world.look()
         [finding] = world.store.root_findings["files"]
         assert (finding.code, finding.path) == ("not-a-regular-file", directory)
         assert "memories below it are not read" in finding.message
         linked.unlink()
         linked.mkdir()
+        world.look()
+        assert world.store.root_findings["files"] == ()
+        world.store.close()
+
+    def test_a_link_that_is_replaced_while_it_is_read_ends_no_scan(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = World(tmp_path / "world", kind="markdown-topics")
+        world.path("topic").symlink_to(tmp_path)
+
+        def replaced(*_: object, **__: object) -> str:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+        monkeypatch.setattr(os, "readlink", replaced)
         world.look()
         assert world.store.root_findings["files"] == ()
         world.store.close()
