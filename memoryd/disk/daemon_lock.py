@@ -61,8 +61,8 @@ class Ownership:
         if not self._lock.is_locked:
             return
         try:
-            with suppress(FileNotFoundError):
-                if not keep_sidecar:
+            if not keep_sidecar:
+                with suppress(FileNotFoundError):
                     os.unlink(sidecar_path(self.path))
         finally:
             self._lock.release()

@@ -309,7 +309,7 @@ def clear_unread(store: Store, path: str) -> None:
 
 def note_kind(store: Store, path: str, *, is_irregular: bool) -> None:
     """Record whether something else is in place of a file; a scan does this for all files."""
-    finding = next(iter(odd_files(store, (path,) if is_irregular else (), ())), None)
+    finding = next(iter(odd_files(store, (path,), ())), None) if is_irregular else None
     _set_finding(store, FILES_TOPIC, path, finding)
 
 

@@ -82,9 +82,7 @@ def update_index(
     state = store.index
     fingerprints, in_the_way = _fingerprints(store)
     if in_the_way:
-        store.root_findings[UNREAD_INDEX_TOPIC] = in_the_way
-        state.dirty = True
-        return IndexUpdate(state.result, blocked_reason=in_the_way[0].message, retry_at=now + CONTENTION_S)
+        return _unread(store, in_the_way, in_the_way[0].message, now)
     if not state.dirty and fingerprints == state.fingerprints:
         return IndexUpdate(state.result, blocked_reason=_write_refusal(store, state.result, released_findings(store)))
     if any(found is None and state.fingerprints.get(path) is not None for path, found in fingerprints.items()):
@@ -98,10 +96,9 @@ def update_index(
     if result is None:
         previous = {path: _content(store, path) for path in fingerprints}
         unread = [path for path, found in fingerprints.items() if found is not None and previous[path] is None]
-        store.root_findings[UNREAD_INDEX_TOPIC] = tuple(_too_large(unread, fingerprints))
         if unread:
-            state.dirty = True
-            return IndexUpdate(state.result, blocked_reason=f"{unread[0]} cannot be read", retry_at=now + CONTENTION_S)
+            return _unread(store, tuple(_too_large(unread, fingerprints)), f"{unread[0]} cannot be read", now)
+        store.root_findings[UNREAD_INDEX_TOPIC] = ()
         foreign = _foreign(state, previous, fingerprints)
         result = _with_not_durable(_render(store, previous, now), state, previous)
         result = _withhold_foreign(result, store.known_layout, foreign)
@@ -291,6 +288,13 @@ def _fingerprints(store: Store) -> tuple[dict[str, Fingerprint | None], tuple[Fi
             why = "a link, directory or special file in place of an index file"
             in_the_way.append(Finding("not-a-regular-file", path, f"{path}: {why}; none is written until it is gone"))
     return fingerprints, tuple(in_the_way)
+
+
+def _unread(store: Store, findings: tuple[Finding, ...], reason: str, now: float) -> IndexUpdate:
+    """Note why an index file cannot be read: none is written over it, and the next try comes later."""
+    store.root_findings[UNREAD_INDEX_TOPIC] = findings
+    store.index.dirty = True
+    return IndexUpdate(store.index.result, blocked_reason=reason, retry_at=now + CONTENTION_S)
 
 
 def _too_large(unread: Iterable[str], fingerprints: Mapping[str, Fingerprint | None]) -> Iterator[Finding]:

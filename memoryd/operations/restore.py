@@ -175,9 +175,9 @@ def choose_versions(store: Store, now: float, *, file: str | None, at: str | Non
     """
     hint = "`memoryd backup list` shows the snapshots, with --file the versions of one file"
     of_file = f" of {file}" if file else ""
+    candidates: list[list[Version]] = []
     if at is not None and at.startswith("v"):
-        candidates = [[v] for v in store.vault.versions(file) if v.id == at]
-        chosen = [version for versions in candidates for version in versions]
+        chosen = [v for v in store.vault.versions(file) if v.id == at]
     elif file is not None and at is None:
         candidates = [[v] for v in store.vault.versions(file) if v.valid]
         live = _live_states(store, now, file)
