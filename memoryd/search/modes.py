@@ -64,9 +64,10 @@ def _steps(
     yield ALL, [match for match in exact if match.kind != whole]
     if not exact and len(query.loose) <= SHORT_QUERY_WORDS:
         yield FORMS, reader.match(TextQuery(query.loose), filters, pool)
-    if len(query.loose) > 1:
+    terms = query.informative if found else query.loose
+    if len(terms) > 1:
         budget = FILLING * limit if found else min(SPREAD * limit, MAX_SCORED)
-        some = _some_words(reader, query, query.informative if found else query.loose, budget)
+        some = _some_words(reader, query, terms, budget)
         yield SOME, reader.match(some, filters, pool) if some is not None else []
 
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
 from memoryd.core.words import STOP_WORDS, tokens, unspaced
-from memoryd.search.stems import function_words, stem_prefix, word_forms
+from memoryd.search.stems import function_words, languages_of, stem_prefix, word_form
 
 MAX_CHARS = 4_096  # characters of a query that are used
 MAX_UNITS = 32
@@ -34,14 +34,37 @@ _HANGUL = ("\uac00", "\ud7a3")
 _QUOTED = re.compile(r"""\s*(?:"[^"]+"|“[^“”]+”|„[^„“”]+[“”]|«[^«»]+»|»[^«»]+«)\s*""")
 
 
+class Forms(dict[Term, Term]):
+    """The term for each word of a question that matches it in any form. With an index it has the forms found there,
+    looked up when a word is first asked for; else the forms that share a prefix."""
+
+    def __init__(self, known: Mapping[Term, Term] | None = None) -> None:
+        super().__init__(known or {})
+        self._reader: IndexReader | None = None
+        self._languages: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, reader: IndexReader, languages: tuple[str, ...]) -> Forms:
+        """Return the forms that an index has of the words of a question in these languages."""
+        forms = cls()
+        forms._reader, forms._languages = reader, languages
+        return forms
+
+    def __missing__(self, term: Term) -> Term:
+        if self._reader is None:
+            return _prefix_term(term)
+        self[term] = found = word_form(self._reader, term.text, self._languages) or _prefix_term(term)
+        return found
+
+
 class ParsedQuery(Struct, frozen=True, dict=True):
     """A query, `raw` as typed, and the terms it is made of. All are as typed, but those of `forms`.
 
     `pieces`: the parts between white space, each once. `units`: the words of each piece, each piece once. `phrase`: the
     whole query as one phrase, if several pieces have words. `exact`: each unit as one term. `words`: the single words.
-    `function_words`: the words that carry little information in the languages of the query. `informative`: the single
-    words without them. `quoted`: it is wholly in quotation marks. `forms`: a term for each word that an index has in
-    other forms.
+    `languages`: those that it may be in. `function_words`: the words that carry little information there.
+    `informative`: the single words without them. `quoted`: it is wholly in quotation marks. `forms`: a term for each
+    word in any form.
     """
 
     raw: str
@@ -50,14 +73,19 @@ class ParsedQuery(Struct, frozen=True, dict=True):
     phrase: Term | None
     exact: tuple[Term, ...]
     words: tuple[Term, ...]
+    languages: tuple[str, ...]
     function_words: frozenset[str]
     informative: tuple[Term, ...]
     quoted: bool = False
-    forms: Mapping[str, Term] = field(default_factory=dict)
+    forms: Forms = field(default_factory=Forms)
 
     def with_forms(self, reader: IndexReader) -> ParsedQuery:
-        """Return the query with the forms of its words that the index has."""
-        return replace(self, forms=word_forms(reader, [term.text for term in self.words]))
+        """Return the query with the forms of its words that the index has, as long as it can be read."""
+        return replace(self, forms=Forms.of(reader, self.languages))
+
+    def without_reader(self) -> ParsedQuery:
+        """Return the query with the forms that were looked up until now."""
+        return replace(self, forms=Forms(self.forms))
 
     @cached_property
     def loose(self) -> tuple[Term, ...]:
@@ -68,7 +96,7 @@ class ParsedQuery(Struct, frozen=True, dict=True):
 
     def form_of(self, term: Term) -> Term:
         """Return a term that matches the word in any form."""
-        return self.forms.get(term.text) or _prefix_term(term)
+        return self.forms[term]
 
 
 @lru_cache(maxsize=256)
@@ -79,7 +107,8 @@ def parse_query(raw: str) -> ParsedQuery:
     units = tuple(dict.fromkeys(unit for unit in found if unit))[:MAX_UNITS]
     words = tuple(dict.fromkeys(term for unit in units for term in _words_of(unit)))
     every = tuple(chain.from_iterable(found))
-    without = function_words([term.text for term in words])
+    languages = languages_of([term.text for term in words])
+    without = function_words(languages)
     return ParsedQuery(
         raw,
         pieces=tuple(dict.fromkeys(split))[: 2 * MAX_UNITS],
@@ -87,6 +116,7 @@ def parse_query(raw: str) -> ParsedQuery:
         phrase=phrase(every[:MAX_PHRASE]) if sum(map(bool, found)) > 1 else None,
         exact=tuple(map(phrase, units)),
         words=words,
+        languages=languages,
         function_words=without,
         informative=(tuple(term for term in words if term.text not in without) or words)[:MAX_UNITS],
         quoted=0 < len(every) <= MAX_PHRASE and _QUOTED.fullmatch(raw) is not None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from os.path import commonprefix
 from typing import TYPE_CHECKING
@@ -90,13 +90,9 @@ def languages_of(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(language for language, count in counts.items() if language in _ENGLISH or count == most)
 
 
-def function_words(words: Sequence[str]) -> frozenset[str]:
-    """Return the function words of the languages of a question."""
-    return _function_words(languages_of(words))
-
-
 @cache
-def _function_words(languages: tuple[str, ...]) -> frozenset[str]:
+def function_words(languages: tuple[str, ...]) -> frozenset[str]:
+    """Return the function words of these languages."""
     return frozenset().union(*(_FUNCTION_WORDS[language] for language in languages))
 
 
@@ -143,15 +139,11 @@ def _start(word: str, languages: tuple[str, ...]) -> str:
     return commonprefix([word, *stems(word, languages)]).rstrip("eiy")[:MAX_START]  # noqa: RUF071 - see above
 
 
-def word_forms(reader: IndexReader, words: Sequence[str]) -> Mapping[str, Term]:
-    """Return a term for each word of a question that has a stem: its prefix, and the other words of the index with the
-    same stem."""
-    languages = languages_of(words)
-    stemmed = [each for each in words if len(each) >= MIN_WORD and each.isascii() and each.isalpha()]
-    return {each: _forms(reader, each, languages) for each in stemmed if each not in STOP_WORDS}
-
-
-def _forms(reader: IndexReader, word: str, languages: tuple[str, ...]) -> Term:
+def word_form(reader: IndexReader, word: str, languages: tuple[str, ...]) -> Term | None:
+    """Return a term for a word of a question in these languages: its prefix, and the other words of the index with the
+    same stem. None if it has no stem."""
+    if len(word) < MIN_WORD or not (word.isascii() and word.isalpha()) or word in STOP_WORDS:
+        return None
     prefix = stem_prefix(word, _ENGLISH if languages == _ALL else languages)
     forms = (form for each in _irregular(word) for form in _words_with_stem_of(reader, each, prefix, languages))
     return Term(prefix or word, prefix is not None, tuple(dict.fromkeys(f for f in forms if f != word))[:MAX_FORMS])

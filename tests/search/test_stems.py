@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.vocabulary import VOCABULARY
 from memoryd.search.query_terms import parse_query
-from memoryd.search.stems import MAX_FORMS, languages_of, sharing_a_stem, stem_prefix, stems, word_forms
+from memoryd.search.stems import languages_of, sharing_a_stem, stem_prefix, stems, word_form
 from tests.search.stored import Stored
 
 ENGLISH = ("english",)
@@ -157,6 +158,24 @@ def test_a_form_is_shown_where_it_was_found(stored: Stored) -> None:
     assert set(hit["why"]["terms"]) == {"decide", "nurs*"}
 
 
+def test_forms_are_looked_up_only_where_no_memory_has_every_word(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions are mostly asked once, and the forms of a new word take as long as finding a rare one."""
+    asked: list[str] = []
+
+    def looked_up(reader: IndexReader, word: str, languages: tuple[str, ...]) -> Term | None:
+        asked.append(word)
+        return word_form(reader, word, languages)
+
+    monkeypatch.setattr("memoryd.search.query_terms.word_form", looked_up)
+    stored.texts("the nurses decide", "the nurses eat")
+    assert stored.ids("nurses decide") == ["m0", "m1"]
+    assert asked == []
+    assert stored.ids("nurses deciding")[0] == "m0"
+    assert sorted(asked) == ["deciding", "nurses"]
+
+
 def test_a_word_in_another_form_is_not_missing(stored: Stored) -> None:
     stored.texts("die Züge sind voll")
     assert "missing_words" not in stored.search("Zug")
@@ -169,17 +188,18 @@ def test_topic_files_count_a_word_once_in_whatever_form(tmp_path: Path) -> None:
     assert topics.hits("use gauge")[0]["why"]["keywords"] == 1
 
 
-def test_the_number_of_forms_is_limited(stored: Stored) -> None:
-    stored.texts(" ".join(f"uses{'es' * number} used{'ed' * number}" for number in range(200)))
+def test_the_number_of_forms_is_limited(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored.texts("use used uses using")
+    monkeypatch.setattr("memoryd.search.stems.MAX_FORMS", 2)
     with stored.catalogue.reader() as reader:
-        assert len(word_forms(reader, ["use"])["use"].forms) <= MAX_FORMS
+        assert word_form(reader, "use", ENGLISH) == Term("use", forms=("used", "uses"))
 
 
 def test_what_has_no_stem_has_no_forms(stored: Stored) -> None:
     stored.texts("a2 go 数据 слово")
     with stored.catalogue.reader() as reader:
-        assert word_forms(reader, ["a2", "go", "数", "слово", "the"]) == {}
-        assert word_forms(reader, ["zzz"]) == {"zzz": Term("zzz")}
+        assert [word_form(reader, word, ENGLISH) for word in ("a2", "go", "数", "слово", "the")] == [None] * 5
+        assert word_form(reader, "zzz", ENGLISH) == Term("zzz")
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
