@@ -136,10 +136,13 @@ def watch_change(store: Store, path: str, identity: str, recent: RecentChange) -
 def find_lost_writes(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> None:
     """Find watched changes that are missing in a file another program wrote, and queue them to be stored again."""
     known = store.recent.get(row.path)
-    if not known or is_newest_change(store, row):
+    if not known:
+        return
+    changed = _changed_ids(store, document, known.keys() - {record.id for record in document.records})
+    if is_newest_change(store, row):  # made after another program had saved the file in another format
+        known |= {new_id: known.pop(identity) for identity, new_id in changed.items()}
         return
     present = {record.id: sha256(record.span.of(content)) for record in document.records}
-    changed = _changed_ids(store, document, known.keys() - present.keys())
     for identity, recent in list(known.items()):
         del known[identity]
         new_id = changed.get(identity, identity)

@@ -92,6 +92,21 @@ def test_what_has_another_format_is_still_watched(cached: Site) -> None:
     assert [each["data"]["content"] for each in memories_of(cached)] == ["a", "b", STORED["content"]]
 
 
+def test_another_format_just_before_a_memory_is_stored_is_no_loss(cached: Site) -> None:
+    """The file is indexed with both changes at once."""
+    cached.add()
+    file = cached.root / DOCUMENT
+    file.write_bytes(json.dumps(json.loads(file.read_bytes()), indent=2).encode())
+    cached.case = cached.case._replace(memory={**STORED, "content": "an owl at dusk"})
+    cached.add()
+    rewrite(cached, lambda each: each.insert(0, {**each[0], "data": {**each[0]["data"], "content": "c"}}), indent=2)
+    assert cached.findings() == []
+    assert repaired(cached) is None
+    assert len(memories_of(cached)) == 5
+    rewrite(cached, lambda each: each.pop(-2), indent=2)
+    assert "warning" in cached.findings()
+
+
 def test_a_memory_dropped_with_the_old_format_is_lost(cached: Site) -> None:
     cached.add()
     cached.case = cached.case._replace(memory={**STORED, "content": "an owl at dusk"})
