@@ -216,6 +216,11 @@ def _missing_semantic(found: Sequence[Hit]) -> str | UnsetType:
     return next((reason for reason in reasons if isinstance(reason, str)), UNSET)
 
 
+def ranks_by_points(root: SearchRoot) -> bool:
+    """True if the layout of a root ranks by points, which meaning does not earn."""
+    return _profile(root).points is not None
+
+
 def _profile(root: SearchRoot) -> RankingProfile:
     layout, policy = LAYOUTS.get(root.layout or ""), root.policy
     if layout is None or not layout.ranking.by_points:

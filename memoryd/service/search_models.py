@@ -8,6 +8,7 @@ from importlib import import_module
 
 from memoryd.config.settings import SearchConfig
 from memoryd.core.findings import Finding
+from memoryd.core.query import Rerank
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.minilm import INSTALL, MiniLM, missing_package
 from memoryd.search.embedding.static import Static
@@ -16,12 +17,13 @@ from memoryd.search.semantic import SemanticSearch
 
 
 class SearchModels:
-    """The search by meaning and the reranker. Nothing is loaded before it is needed. `findings` names the packages that
-    are missing."""
+    """The search by meaning and the rerankers. Nothing is loaded before it is needed. `findings` names the packages
+    that are missing."""
 
     def __init__(self) -> None:
         self._search: SearchConfig | None = None
-        self._reranker = Reranker(MiniLM())
+        self._by_model = Reranker(MiniLM())
+        self._by_table = Reranker(Static())
         self.meaning = SemanticSearch(None)
         self.findings: tuple[Finding, ...] = ()
 
@@ -31,18 +33,24 @@ class SearchModels:
             return
         self._search = search
         self.meaning = SemanticSearch(_embedder(search, os.environ), "off by configuration: embedder in [search]")
-        embedder = self.meaning.embedder
-        self._reranker = Reranker(embedder if isinstance(embedder, MiniLM) else MiniLM())
         self.findings = search_findings(search)
 
-    def reranker(self, wanted: str | None) -> Reranker | None:
-        """Return what ranks results again, as wanted or (None) as configured; None if nothing does."""
+    def reranker(self, wanted: Rerank | None, *, both: bool) -> Reranker | None:
+        """Return what ranks the results of a query again, as wanted or (None) as configured; None if nothing does.
+        `both`: words and meaning rank them.
+
+        Where the index has the vectors of MiniLM, only the shipped table has another opinion. It takes milliseconds, so
+        it is asked wherever meaning and words rank the results, unless it is unwanted.
+        """
         configured = self._search.rerank if self._search is not None else "off"
-        return self._reranker if (wanted or configured) == "minilm" else None
+        by_model = (wanted or configured) == "minilm"
+        if not isinstance(self.meaning.embedder, MiniLM):
+            return self._by_model if by_model else None
+        return self._by_table if by_model or (both and wanted is None) else None
 
     def tidy(self, now: float) -> bool:
         """Release what has not been used for a while; `now` in epoch seconds. False if that is nothing."""
-        return any([self.meaning.tidy(now), self._reranker.tidy(now)])
+        return any([self.meaning.tidy(now), self._by_model.tidy(now), self._by_table.tidy(now)])
 
 
 def search_findings(config: SearchConfig) -> tuple[Finding, ...]:

@@ -162,6 +162,28 @@ def test_the_best_results_are_ranked_anew_as_asked_or_configured(daemon: MakeDae
     assert "rerank" not in found(running, "peanut", mode="text")[0]["why"]
 
 
+def test_beside_minilm_the_table_ranks_again_but_no_topic_files(
+    daemon: MakeDaemon, store: Path, tmp_path: Path
+) -> None:
+    """Also while the model is not there: only the index needs it. Topic files are ranked by points."""
+    topics = tmp_path / "topics"
+    (topics / "food").mkdir(parents=True)
+    (topics / "food" / "allergies.md").write_text("## 2026-01-02: Peanuts\n\n**Problem:** peanut allergy\n---\n")
+    roots = (
+        f'[[root]]\npath = "{store}"\nlayout = "jsonl-store"\n[[root]]\npath = "{topics}"\nlayout = "markdown-topics"\n'
+    )
+    running = daemon(config=f'[search]\nembedder = "minilm"\n{roots}').start()
+
+    def models(**more: Any) -> list[str | None]:
+        hits = found(running, "peanut allergy", **more)
+        assert hits
+        return [hit["why"].get("rerank", {}).get("model") for hit in hits]
+
+    assert models(root="root") == ["static-128-3"]
+    assert models(root="topics") == models(root="root", rerank="off") == models(root="root", mode="text") == [None]
+    assert models() == [None, None], "scores of both are compared"
+
+
 def test_what_waits_for_a_slow_server_does_not_hold_up_what_came_behind_it(
     daemon: MakeDaemon, tmp_path: Path, server: Server
 ) -> None:

@@ -13,7 +13,9 @@ from memoryd.core.vectors import pack_floats
 from memoryd.errors import EmbedderError
 from memoryd.operations.search import SearchQuery, search
 from memoryd.search.modes import SearchEngine
+from memoryd.search.ranking import Candidate
 from memoryd.search.rerank import JUDGED, Reranker
+from memoryd.search.semantic import EXACT, scaled
 from tests.search.stored import NOW, Stored, memory
 
 
@@ -42,6 +44,17 @@ class Judge:
 
     def release(self) -> None:
         self.released += 1
+
+
+class Leaning(Judge):
+    """An embedder for which the texts have these cosines with the question."""
+
+    def __init__(self, cosines: Sequence[float]) -> None:
+        super().__init__()
+        self._cosines = cosines
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        return [pack_floats([1, 0]), *(pack_floats([each, (1 - each**2) ** 0.5]) for each in self._cosines)]
 
 
 @pytest.fixture
@@ -73,6 +86,24 @@ def test_the_judge_decides_among_equal_words(stored: Stored) -> None:
     assert hits[0].why["rerank"] == {"model": "judge", "cosine": 1.0, "rank_before": 2}
     assert hits[0].why["match"] == "some words", "what found it is still there"
     assert judge.texts == ["boat trips", "the boat sails far out", "the boat is good to swim"], "no labels"
+
+
+@pytest.mark.parametrize(("own", "before", "first"), [((0.6, 0.5), (0.1, 0.6), 1), ((0.7, 0.5), (0.3, 0.6), 0)])
+def test_the_cosines_of_judge_and_search_are_averaged(
+    own: tuple[float, float], before: tuple[float, float], first: int
+) -> None:
+    """Three parts of the judge's, one of the search's."""
+    found = [Candidate(9 - n, 0.5, {"semantic": {"model": "table", "cosine": each}}) for n, each in enumerate(before)]
+    ranked = Reranker(Leaning(own)).rerank("question", found, ["one", "two"])
+    assert [each.position for each in ranked] == [first, 1 - first]
+    reasons: list[Any] = [each.candidate.why["rerank"] for each in ranked]
+    assert [each["cosine"] for each in reasons] == [own[first], own[1 - first]]
+
+
+def test_without_a_cosine_of_the_search_the_judge_decides_alone() -> None:
+    found = [Candidate(2, 0.5, {"semantic": "off"}), Candidate(1, 0.5, {"semantic": {"model": "table", "cosine": 0.5}})]
+    ranked = Reranker(Leaning((0.6, 0.5))).rerank("question", found, ["one", "two"])
+    assert ranked[0].candidate.score == pytest.approx(EXACT * scaled(0.6))
 
 
 def test_the_judge_reads_a_misspelt_word_as_the_search_did(stored: Stored) -> None:

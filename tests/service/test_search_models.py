@@ -12,11 +12,12 @@ import pytest
 from memoryd.config.load import load
 from memoryd.config.places import Places
 from memoryd.config.settings import Config, SearchConfig
+from memoryd.core.query import Rerank
 from memoryd.engine.inbox import Pace
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.worker import Worker
 from memoryd.service.roots import Roots
-from memoryd.service.search_models import search_findings
+from memoryd.service.search_models import SearchModels, search_findings
 from tests.daemon import until
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS
@@ -64,6 +65,29 @@ def test_rerank_without_its_package_is_said_until_the_configuration_changes(
     roots.apply(configured(tmp_path, "off"), Pace(), ["memories"], ())
     [worker] = roots.all()
     until(lambda: said(worker) == ("ok", (), 0), "it is no longer needed")
+
+
+@pytest.mark.parametrize(
+    ("search", "wanted", "both", "model"),
+    [
+        (SearchConfig(), None, True, None),
+        (SearchConfig(), "minilm", True, "minilm-l6-v2-int8"),
+        (SearchConfig(rerank="minilm"), None, False, "minilm-l6-v2-int8"),
+        (SearchConfig(rerank="minilm"), "off", True, None),
+        (SearchConfig(embedder="minilm"), None, True, "static-128-3"),
+        (SearchConfig(embedder="minilm"), None, False, None),
+        (SearchConfig(embedder="minilm"), "off", True, None),
+        (SearchConfig(embedder="minilm"), "minilm", False, "static-128-3"),
+        (SearchConfig(embedder="off", rerank="minilm"), None, True, "minilm-l6-v2-int8"),
+    ],
+)
+def test_results_are_ranked_again_by_the_embedder_that_did_not_search(
+    search: SearchConfig, wanted: Rerank | None, both: bool, model: str | None
+) -> None:
+    models = SearchModels()
+    models.configure(search)
+    found = models.reranker(wanted, both=both)
+    assert (found.model if found is not None else None) == model
 
 
 def test_a_package_of_memoryd_itself_that_is_missing_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -466,7 +466,8 @@ QUESTIONS = (
     Entry(
         "--rerank minilm",
         "Ranks the best 20 results again with MiniLM (the extra `minilm`), a quarter of a second slower. It is a key "
-        "of [search], too.",
+        'of [search], too. With `embedder = "minilm"` the built-in vectors rank them again, in milliseconds and '
+        "without being asked, except among topic files; `--rerank off` leaves that out.",
     ),
 )
 RESULTS = (

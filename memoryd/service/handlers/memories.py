@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -29,7 +29,7 @@ from memoryd.errors import BusyError, ConflictError, MemorydError, NotFoundError
 from memoryd.operations.lookup import LIMIT as LIST_LIMIT
 from memoryd.operations.lookup import LoadedMemory, list_memories, read_memory
 from memoryd.operations.search import LIMIT as SEARCH_LIMIT
-from memoryd.operations.search import SearchQuery, search, similar_to_memory, similar_to_vector
+from memoryd.operations.search import SearchQuery, ranks_by_points, search, similar_to_memory, similar_to_vector
 from memoryd.operations.search_scope import SearchRoot, owners_in, user_in
 from memoryd.search.modes import SearchEngine
 from memoryd.search.periods import require_bound
@@ -88,7 +88,7 @@ class MemoryHandlers(Handlers):
         )
         engine = SearchEngine(self._roots.models.meaning)
         now, clock = self._clock.wall(), self._clock.monotonic
-        reranker = self._reranker(request)
+        reranker = self._reranker(request, roots)
         found = partial(search, roots, query, now=now, clock=clock, engine=engine, reranker=reranker)
 
         def work() -> SearchResult:
@@ -99,12 +99,14 @@ class MemoryHandlers(Handlers):
         with self._roots.searches.searching():
             return work()
 
-    def _reranker(self, request: SearchRequest) -> Reranker | None:
+    def _reranker(self, request: SearchRequest, roots: Sequence[SearchRoot]) -> Reranker | None:
         """Return what ranks the hits of this search again, if anything. Raises UsageError if nothing can."""
-        possible = request.query is not None and request.mode != "text"
+        mode = request.mode or "hybrid"
+        possible = request.query is not None and mode != "text"
         if request.rerank == "minilm" and not possible:
             raise UsageError("rerank: needs a query, and the mode hybrid or semantic")
-        return self._roots.models.reranker(request.rerank) if possible else None
+        both = mode == "hybrid" and not any(map(ranks_by_points, roots))
+        return self._roots.models.reranker(request.rerank, both=both) if possible else None
 
     def page(self, request: ListRequest) -> ListResult:
         """List a page of memories that fits into one reply."""

@@ -170,7 +170,8 @@ def _with_minilm(
     kept = KeptVectors(MiniLM(), place)
     known, pure = Stored(folder / "minilm.db", written, kept, layout), PureCosine(written, kept)
     at_end(known.close)
-    return {"minilm": pure.ask, "bm25 + minilm": fused(bm25, pure.ask), "hybrid, minilm": known.arm("hybrid")}
+    hybrid = known.arm("hybrid", Reranker(Static()))
+    return {"minilm": pure.ask, "bm25 + minilm": fused(bm25, pure.ask), "hybrid, minilm": hybrid}
 
 
 def _reranker(place: Path) -> Reranker:
