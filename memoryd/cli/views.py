@@ -13,6 +13,7 @@ from typing import Any
 from memoryd.cli.screen import Screen, format_duration, format_size, format_time, make_screen, printable, yes_no
 from memoryd.cli.views_memories import show_forgotten, show_hits, show_memories, show_memory, show_stored
 from memoryd.cli.views_status import Result, format_counts, name_action, show_jobs, show_ping, show_status, show_sync
+from memoryd.config.toml_text import toml
 
 View = Callable[[Screen, Result], None]
 
@@ -217,6 +218,8 @@ def _format_setting(value: object) -> object:
     """Return a value as the configuration file has it; a dash for nothing."""
     if value is None:
         return "-"
+    if isinstance(value, dict):
+        return toml({key: each for key, each in value.items() if each is not None})
     return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | list) else value
 
 

@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from memoryd.config.checks import shown
+from memoryd.config.checks import shown, suggestion
 from memoryd.config.keys import MEMORY_CONFIGURATION, ROOT, Key
 from memoryd.config.layers import Layer, origins, policy, read_policy, read_table
 from memoryd.config.settings import COMMAND_LINE, LAYOUT_CHOICES, RootConfig
 from memoryd.config.toml_text import KeyPath, Problems
 from memoryd.core.defaults import Limit
+from memoryd.core.records import Role
+from memoryd.layouts.registry import LAYOUTS
 
 NAME_RULE = "letters, digits and . _ - + @, with / between parts, at most 64 characters, not beginning with -"
 
@@ -346,6 +348,7 @@ def _build_roots(
 
 def _root(found: _RootEntry, layer: Layer, problems: Problems, known_limits: Mapping[str, Limit]) -> RootConfig:
     key = found.key
+    _check_limits(found, layer.values.get("layout", "auto"), problems)
     return RootConfig(
         name=found.name or "",
         path=found.path,
@@ -358,3 +361,15 @@ def _root(found: _RootEntry, layer: Layer, problems: Problems, known_limits: Map
         position=None if key is None else int(key[1]),
         origins=origins(layer),
     )
+
+
+def _check_limits(found: _RootEntry, layout_name: str, problems: Problems) -> None:
+    """Add a problem for each limit of a root on a file that its layout does not have: it would bound nothing."""
+    layout = LAYOUTS.get(layout_name)
+    if layout is None or found.key is None:
+        return
+    files = [name.removeprefix("limits.") for name in found.layer.values if name.startswith("limits.")]
+    for file in files:
+        if layout.reader.role(file) not in (Role.SOURCE, Role.ARCHIVE):
+            hint = suggestion(file, layout.files.limits).strip() or "see `memoryd help layouts`"
+            problems.add((*found.key[:2], "limits", file), f"is no file of memories in {layout_name}; {hint}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypedDict
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from memoryd.config.settings import DEFAULT, Config, RootConfig
@@ -88,7 +89,7 @@ def _origin_of_path(root: RootConfig) -> str:
 
 
 def _limit(limit: Limit | None) -> object:
-    return "off" if limit is None else asdict(limit)
+    return "off" if limit is None else to_builtins(limit)
 
 
 def _entry(value: object, origins: Mapping[str, str], name: str) -> dict[str, object]:

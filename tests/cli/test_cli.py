@@ -1197,7 +1197,16 @@ def test_settings_with_their_default_are_counted_and_shown_with_all(capsys: pyte
     assert re.search(r"search\.endpoint\.size +384 +default", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(("value", "shown"), [(True, "true"), (None, "-"), (["a/", "ü"], '["a/", "ü"]'), (0.5, "0.5")])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (True, "true"),
+        (None, "-"),
+        (["a/", "ü"], '["a/", "ü"]'),
+        (0.5, "0.5"),
+        ({"kind": "soft", "max_bytes": None, "max_count": 5}, '{ kind = "soft", max_count = 5 }'),
+    ],
+)
 def test_a_setting_is_shown_as_the_file_has_it(capsys: pytest.CaptureFixture[str], value: object, shown: str) -> None:
     views.print_for_people("config.show", {"daemon": {"key": {"value": value, "origin": "daemon:2"}}})
     assert re.search(rf"daemon\.key +{re.escape(shown)} +daemon:2", capsys.readouterr().out)

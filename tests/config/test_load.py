@@ -236,6 +236,18 @@ def test_both_bounds_of_a_limit_may_be_off(tmp_path: Path) -> None:
             "out of range",
         ),
         (["[defaults.limits.'a.jsonl']", "kind = 'firm'"], 2, 'defaults.limits."a.jsonl".kind', "hard, soft"),
+        (
+            ["[[root]]", "path = '/x'", "layout = 'jsonl-store'", "limits.'learning.jsonl' = 'off'"],
+            4,
+            'root[1].limits."learning.jsonl"',
+            'is no file of memories in jsonl-store; did you mean "learnings.jsonl"?',
+        ),
+        (
+            ["[[root]]", "path = '/x'", "layout = 'markdown-topics'", "limits.'tasks.jsonl' = { max_count = 3 }"],
+            4,
+            'root[1].limits."tasks.jsonl"',
+            "see `memoryd help layouts`",
+        ),
         (["[root]", "path = '/x'"], 1, "root", "with two brackets"),
         (["root = [3]"], 1, "root[1]", "is 3; allowed: a table"),
         (["", "[[root]]", "name = 'x'"], 2, "root[1]", "has no directory"),
