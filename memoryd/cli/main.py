@@ -26,6 +26,7 @@ _OPTIONS = ("--config", "--state-dir", "--socket")  # in the order of the parame
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
+    _open_closed_streams()
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 
@@ -88,6 +89,17 @@ def _internal_error(error: Exception) -> MemorydError:
         at = at.tb_next
     place = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at else "unknown place"
     return MemorydError(f"internal error: {type(error).__name__}: {error}", hint=f"please report it, with {place}")
+
+
+def _open_closed_streams() -> None:
+    """Open the null device as each standard stream that the caller closed (`>&-`).
+
+    Python has None in its place. The descriptor would go to the next file that is opened, and whatever a library or a
+    child process prints would be written into that file. Lowest number first: `open` takes the lowest free one.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - stays open, as a stream does
 
 
 def _close_stdout() -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +73,22 @@ def test_no_control_character_of_an_error_reaches_the_terminal(capsys: pytest.Ca
     captured = capsys.readouterr()
     assert all(each.isprintable() or each == "\n" for each in captured.err + captured.out)
     assert captured.err.count("\n") == 4
+
+
+@pytest.mark.parametrize(
+    ("redirection", "words", "code"),
+    [
+        (">&-", "version", 0),
+        (">&-", "help exit-codes", 0),
+        ("2>&-", "try .", 1),
+        ("<&- >&- 2>&-", "config show", 0),
+        ("<&- >&- 2>&-", "nonsense", 2),
+        ("2>&-", "run", 78),  # there is no configuration
+    ],
+)
+def test_a_closed_standard_stream_changes_no_exit_code(redirection: str, words: str, code: int, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "memoryd", *words.split()]
+    script = ["sh", "-c", f'exec "$@" {redirection}', "sh", *command]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (code, b"")
