@@ -155,11 +155,14 @@ def _exchange_spare(
     return True
 
 
-def create(tree: Tree, path: str, data: bytes, mode: int = 0o600, *, guard: Guard | None = None) -> Fingerprint:
-    """Create a file that is visible only when complete. Raises FileExistsError if the path exists."""
+def create(
+    tree: Tree, path: str, data: bytes, mode: int = 0o600, *, guard: Guard | None = None, private: bool = False
+) -> Fingerprint:
+    """Create a file that is visible only when complete. Raises FileExistsError if the path exists. `private`: it stays
+    the daemon's own, whoever owns the directory."""
     with ExitStack() as stack:
         directory, name = stack.enter_context(tree.parent(path))
-        temp = stack.enter_context(Temp(directory, name, data, like=None, mode=mode))
+        temp = stack.enter_context(Temp(directory, name, data, like=None, mode=mode, private=private))
         if guard:
             guard()
         syscalls.rename_new(directory, temp.name, name)

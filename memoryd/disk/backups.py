@@ -148,12 +148,20 @@ def _write_copy(
     taken = {*tree.listdir(backup_dir), *(row.name for row in journal.backups.rows())}
     name = backup_name(file, now, taken)
     path = f"{backup_dir}/{name}"
-    atomic.create(tree, path, content, 0o600)
+    atomic.create(tree, path, content, 0o600, private=not _has_owner_of(tree, file, backup_dir))
     stored, seen = tree.read(path)
     if stored != content:
         tree.unlink(path)
         raise OSError(errno.EIO, "read-back does not match what was written", path)
     return name, seen
+
+
+def _has_owner_of(tree: Tree, file: str, directory: str) -> bool:
+    """True if the file exists and belongs to the directory's owner. Otherwise that user may not read a copy of it."""
+    try:
+        return tree.owner_of(file) == tree.owner_of(directory)
+    except FileNotFoundError:
+        return False
 
 
 def _rotate(tree: Tree, journal: Journal, backups: Sequence[BackupInfo], limit: int, now: float) -> tuple[str, ...]:

@@ -362,3 +362,22 @@ def _descriptors() -> Iterator[str]:
         with suppress(OSError):  # see above
             for number in os.listdir(f"/proc/{pid}/fd"):
                 yield f"/proc/{pid}/fd/{number}"
+
+
+def inherit_owner(fd: int, directory: int) -> None:
+    """Give a new file or directory the owner and group of the directory that it is in, if this process is root's.
+
+    The agents run as that user, who could open neither a memory, index file or lock that root created, nor write in
+    a directory of root. Where the change is refused (no capability, no such user in this namespace, a file system
+    without owners) it stays root's.
+    """
+    if os.geteuid() != 0:
+        return
+    above = os.fstat(directory)
+    if above.st_uid == 0:
+        return
+    try:
+        os.fchown(fd, above.st_uid, above.st_gid)
+    except OSError as error:
+        if error.errno not in (*UNSUPPORTED, errno.EPERM):
+            raise

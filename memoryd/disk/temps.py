@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from memoryd.core.spans import Content, cut_name, sha256
-from memoryd.disk.syscalls import UNSUPPORTED, start_writeback, sync_file
+from memoryd.disk.syscalls import UNSUPPORTED, inherit_owner, start_writeback, sync_file
 
 _PATTERN = re.compile(r"(?P<target>.+)\.memoryd-[1-9][0-9]{0,9}-[0-9]{1,19}\.tmp", re.DOTALL)
 _ACL = "system.posix_acl_access"
@@ -72,7 +72,8 @@ def _short_path(path: str) -> str:
 
 
 class Temp:
-    """A new file next to its target: complete, on disk, with the target's mode, owner and attributes.
+    """A new file next to its target: complete, on disk, with the mode, owner and attributes of the target (`like`). If
+    there is none, `mode` applies, and root creates it for the directory's owner unless it is `private`.
 
     Leaving the `with` block removes the name if it still refers to *this* file: after a rename it does not exist, after
     an exchange it refers to the old file, which must not be deleted.
@@ -86,6 +87,7 @@ class Temp:
         *,
         like: int | None,
         mode: int,
+        private: bool = False,
         pause: Callable[[], None] = lambda: None,
     ) -> None:
         self.directory = directory
@@ -94,6 +96,8 @@ class Temp:
         try:
             write_content(self.fd, content, pause)
             if like is None:
+                if not private:
+                    inherit_owner(self.fd, directory)
                 os.fchmod(self.fd, mode)  # past the umask
             else:
                 copy_metadata(self.fd, like)

@@ -30,6 +30,7 @@ from memoryd.disk.syscalls import (
     TooLargeError,
     birth_time_ns,
     fingerprint_of,
+    inherit_owner,
     lstat,
     open_directory,
     open_found,
@@ -286,6 +287,7 @@ class Tree:
                 below = open_directory(directory, name, step)
                 try:
                     if created[-1:] == [step]:
+                        inherit_owner(below, directory)
                         _set_mode(below, mode if isinstance(mode, int) else mode(step))
                         sync_directory(directory)
                 finally:

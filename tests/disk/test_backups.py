@@ -331,7 +331,7 @@ def test_a_full_disk_costs_no_older_backup(store: Store, monkeypatch: pytest.Mon
         store.save(good(number), now=NOW + number)
     before = store.contents()
 
-    def failing(*_: object) -> None:
+    def failing(*_: object, **_more: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(atomic, "create", failing)
@@ -346,8 +346,8 @@ def test_a_disk_that_lies_is_caught_before_anything_goes(store: Store, monkeypat
     before = store.contents()
     real = atomic.create
 
-    def lying(tree: Tree, path: str, content: bytes, mode: int) -> None:
-        real(tree, path, content[:-1] + b"?", mode)
+    def lying(tree: Tree, path: str, content: bytes, mode: int, *, private: bool) -> None:
+        real(tree, path, content[:-1] + b"?", mode, private=private)
 
     monkeypatch.setattr(atomic, "create", lying)
     with pytest.raises(OSError, match="read-back does not match"):

@@ -84,7 +84,7 @@ def open_or_create(dir_fd: int, name: str) -> tuple[int, bool] | None:
     Raises IrregularLockError, DeniedError, RootMissingError; OSError for a full or failing disk.
     """
     try:
-        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=dir_fd), True
+        return _create(dir_fd, name), True
     except FileExistsError:
         pass  # the usual case under contention: open the existing file
     except FileNotFoundError as error:
@@ -265,10 +265,11 @@ def _publish(dir_fd: int, name: str, record: bytes) -> int:
     return fd
 
 
-def _create(dir_fd: int, name: str, record: bytes) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(name, flags, 0o600, dir_fd=dir_fd)
-    os.write(fd, record)
+def _create(dir_fd: int, name: str, record: bytes = b"") -> int:
+    fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=dir_fd)
+    syscalls.inherit_owner(fd, dir_fd)
+    if record:
+        os.write(fd, record)
     return fd
 
 
