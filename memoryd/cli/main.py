@@ -17,10 +17,15 @@ from memoryd.cli.calls import call_daemon
 from memoryd.cli.screen import Screen, make_screen, print_json
 from memoryd.cli.views_status import Result, show_ping, show_status
 from memoryd.config.socket_path import find_socket
-from memoryd.errors import DiskError, MemorydError
+from memoryd.errors import DiskError, MemorydError, UsageError
 
 QUICK: Mapping[str, Callable[[Screen, Result], None]] = {"ping": show_ping, "status": show_status}
 QUICK_WAITS_S = 10  # `waits_s` of these two in the method table
+_OUTPUT_REFUSED = {
+    errno.ENOSPC: "no space is left on its device",
+    errno.EDQUOT: "the quota is used up",
+    errno.EFBIG: "its file would exceed the limit on the size of a file",
+}
 _OPTIONS = ("--config", "--state-dir", "--socket")  # in the order of the parameters of `find_socket`
 
 
@@ -48,11 +53,7 @@ def run(argv: Sequence[str]) -> int:
         _close_stdout()
         return exits.FINDINGS
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            return exits.report_error(_internal_error(error), as_json=as_json)
-        _close_stdout()
-        message = "the output cannot be written: no space is left on its device"
-        return exits.report_error(DiskError(message, data={"code": "disk-full"}), as_json=False)
+        return _report_os_error(error, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - a bug is reported as a message, not a traceback
         return exits.report_error(_internal_error(error), as_json=as_json)
     return code
@@ -81,6 +82,28 @@ def _split(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         places[words[0]] = words[1]
         del words[:2]
     return places, words
+
+
+def _report_os_error(error: OSError, *, as_json: bool) -> int:
+    """Report what this process was denied by the system rather than by a root or the daemon; return the exit code."""
+    if error.errno in _OUTPUT_REFUSED:
+        _close_stdout()
+        message = f"the output cannot be written: {_OUTPUT_REFUSED[error.errno]}"
+        return exits.report_error(DiskError(message, data={"code": "disk-full"}), as_json=False)
+    if isinstance(error, FileNotFoundError) and not _has_working_directory():
+        hint = "change to another one, for example with `cd`"
+        return exits.report_error(
+            UsageError("the working directory does not exist any more", hint=hint), as_json=as_json
+        )
+    return exits.report_error(_internal_error(error), as_json=as_json)
+
+
+def _has_working_directory() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _internal_error(error: Exception) -> MemorydError:

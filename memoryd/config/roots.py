@@ -290,7 +290,8 @@ def _add_extra(found: list[_RootEntry], path: str, layout: str | None, problems:
         problems.add_argument("--layout", f"is {shown(layout)}; allowed: {', '.join(LAYOUT_CHOICES)}")
         return
     try:
-        expanded = expand(path, os.getcwd())
+        absolute = path.startswith(("/", "~"))  # then the working directory may have been removed
+        expanded = expand(path, None if absolute else os.getcwd())
         real = real_directory(expanded)
     except (ValueError, OSError) as error:
         problems.add_argument(path, str(error))

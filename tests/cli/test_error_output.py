@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import memoryd
 from memoryd.cli import exits, views_memories
 from memoryd.cli.screen import Screen
 from memoryd.errors import InvalidMemoryError
@@ -88,7 +89,20 @@ def test_no_control_character_of_an_error_reaches_the_terminal(capsys: pytest.Ca
 )
 def test_a_closed_standard_stream_changes_no_exit_code(redirection: str, words: str, code: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "memoryd", *words.split()]
-    script = ["sh", "-c", f'exec "$@" {redirection}', "sh", *command]
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    done = subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (code, b"")
+    done = in_a_shell(f'exec "$@" {redirection}', tmp_path, *command)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+@pytest.mark.parametrize("words", [["run"], ["try", "."], ["--state-dir", "relative", "ping"]])
+def test_a_working_directory_that_was_removed_is_a_wrong_usage(words: list[str], tmp_path: Path) -> None:
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    done = in_a_shell(script, tmp_path, sys.executable, "-m", "memoryd", *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("memoryd: the working directory does not exist any more\nhint: ")
+
+
+def in_a_shell(script: str, directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with a home directory that has no configuration."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(directory), "PYTHONPATH": str(Path(memoryd.__file__).parents[1])}
+    words = ["sh", "-c", script, "sh", *command]
+    return subprocess.run(words, cwd=directory, env=env, capture_output=True, text=True, timeout=60, check=False)

@@ -567,3 +567,11 @@ def test_every_setting_of_a_root_has_a_key_and_every_key_a_setting() -> None:
     options = [name for layout in LAYOUTS.values() for name in layout.options]
     assert len(options) == len(set(options)) == 10
     assert all(POLICY[name].meaning.startswith(layout.name) for layout in LAYOUTS.values() for name in layout.options)
+
+
+def test_an_absolute_path_needs_no_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert [root.path for root in _load(tmp_path, None, [(str(tmp_path), None)]).roots] == [str(tmp_path)]
