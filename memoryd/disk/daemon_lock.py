@@ -47,7 +47,7 @@ class Ownership:
         """Replace the sidecar; `pid` is added to it. No fsync: it is worthless after the end of this process."""
         target = sidecar_path(self.path)
         temp = f"{target}.memoryd-{os.getpid()}-0.tmp"
-        content = json.dumps({"pid": os.getpid(), **sidecar}, ensure_ascii=False).encode()
+        content = json.dumps({"pid": os.getpid(), **sidecar}).encode()
         with suppress(FileNotFoundError):
             os.unlink(temp)  # left by an earlier process with our PID; we hold the lock, so no process is using it
         fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -36,6 +36,13 @@ def test_the_sidecar_names_us_and_goes_with_us(tmp_path: Path) -> None:
     take(path, {}).release()
 
 
+def test_a_path_that_is_not_utf_8_can_be_published(tmp_path: Path) -> None:
+    directory, path = os.fsdecode(b"/caf\xe9"), str(tmp_path / "instance.lock")
+    owned = take(path, {"socket": directory})
+    assert read_sidecar(path)["socket"] == directory
+    owned.release()
+
+
 def test_a_second_daemon_reports_the_first_one(tmp_path: Path) -> None:
     path = str(tmp_path / "instance.lock")
     holder = subprocess.Popen(
