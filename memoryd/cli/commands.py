@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,8 @@ from msgspec import to_builtins
 from memoryd.cli import exits, fields
 from memoryd.cli.calls import Values, call_daemon, layout_of
 from memoryd.cli.options import (
+    NOT_UTF8,
+    NOT_UTF8_HINT,
     Complete,
     MethodCommand,
     absolute_path,
@@ -21,6 +24,7 @@ from memoryd.cli.options import (
     complete_roots,
     complete_types,
     example,
+    is_utf8,
     json_option,
     socket_of,
 )
@@ -155,6 +159,7 @@ def _callback(method: Method) -> Callable[..., None]:
                 values["memory"] = _with_sentence(ctx, values)
             params = to_params(method, values)
             _require_input(method, params)
+            _require_utf8(method, params)
             check_params(method, params, _option_name)  # wrong usage is reported even if no daemon runs
             _check_words(params)
             try:
@@ -209,6 +214,18 @@ def _require_input(method: Method, params: Values) -> None:
     needed = method.one_of or [param.name for param in method.params if param.cli == "fields" and param.required]
     if needed and not any(name in params for name in needed):
         raise UsageError(_NO_INPUT.get(method.name, _NO_ROOT))
+
+
+def _require_utf8(method: Method, params: Values) -> None:
+    """Raise UsageError for a memory or a new root that UTF-8, the encoding of the protocol, cannot hold. The client
+    escapes such bytes: right for a name that is looked up, but this would store another text or add another path."""
+    for param in method.params:
+        value = params.get(param.name, "")
+        if param.type in ("object", "objects") and not is_utf8(json.dumps(value, ensure_ascii=False)):
+            hint = "nothing was stored; convert it with `iconv`, or set LC_ALL to the encoding of this terminal"
+            raise UsageError("the memory is not text in the encoding of the locale", hint=hint)
+        if param.option.local_path and param.cli == "argument" and not is_utf8(value):
+            raise UsageError(f"{value}: {NOT_UTF8}", hint=NOT_UTF8_HINT)
 
 
 def _configuration(ctx: click.Context, method: Method) -> Values:

@@ -15,6 +15,9 @@ from memoryd.errors import MemorydError, UsageError
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 """A function that completes what is typed so far of a value."""
 
+NOT_UTF8 = "the path is not UTF-8, and a configuration cannot hold it"
+NOT_UTF8_HINT = "rename the directory; `memoryd run DIRECTORY` serves it as it is"
+
 
 class MethodCommand(click.Command):
     """A command whose usage errors always name it, so that their hint is its --help."""
@@ -87,3 +90,13 @@ def absolute_path(path: str) -> str:
     if not path:
         raise UsageError("a path is empty", hint="name a directory; `.` is the working directory")
     return os.path.abspath(os.path.expanduser(path))
+
+
+def is_utf8(text: str) -> bool:
+    """Return False for a text with bytes of the command line or of a file name that could not be decoded, or with a
+    lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

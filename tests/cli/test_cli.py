@@ -444,6 +444,27 @@ def test_output_to_a_full_disk_is_no_internal_error(stub: Stub) -> None:
     assert done.stderr == "memoryd: the output cannot be written: no space is left on its device\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["add", "content=Gr\udcf6\udcdfe"], "memoryd: the memory is not text in the encoding of the locale\n"),
+        (["update", "x", "--tag", "\udcf6"], "memoryd: the memory is not text in the encoding of the locale\n"),
+        (["root", "add", "/m\udce9"], "memoryd: /m\\xe9: the path is not UTF-8, and a configuration cannot hold it\n"),
+    ],
+)
+def test_bytes_that_cannot_be_sent_are_stored_nowhere(
+    words: list[str], message: str, stub: Stub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["--socket", stub.path, *words]) == 2
+    assert capsys.readouterr().err.startswith(message)
+    assert stub.calls == []
+
+
+def test_bytes_that_cannot_be_sent_are_looked_up_as_they_are_printed(stub: Stub) -> None:
+    run(["--socket", stub.path, "get", "caf\udce9"])
+    assert stub.calls == [("memory.get", {"id": "caf\\xe9"})]
+
+
 def test_within_a_budget_only_the_text_is_printed(
     stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

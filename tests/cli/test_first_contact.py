@@ -214,6 +214,16 @@ def test_a_dry_run_of_init_prints_what_it_would_write(
     assert configured(target) == {str(store): ("jsonl-store", mode)}
 
 
+def test_init_writes_no_path_that_a_configuration_cannot_hold(tmp_path: Path) -> None:
+    make_store(tmp_path / "good")
+    make_store(tmp_path / os.fsdecode(b"caf\xe9"))
+    target = tmp_path / "config.toml"
+    done = program("--config", str(target), "init", str(tmp_path), home=tmp_path)
+    assert done.returncode == 0
+    assert f"not usable {tmp_path}/caf\\xe9: the path is not UTF-8" in done.stdout
+    assert [root["path"] for root in tomllib.loads(target.read_text())["root"]] == [str(tmp_path / "good")]
+
+
 def test_init_refuses_a_typo(tmp_path: Path) -> None:
     done = program("--config", str(tmp_path / "c.toml"), "init", str(tmp_path / "nope"), "--yes", home=tmp_path)
     assert (done.returncode, (tmp_path / "c.toml").exists()) == (2, False)
