@@ -44,6 +44,7 @@ from memoryd.store.late_writes import LATE_WRITES_TOPIC
 
 log = get_logger(__name__)
 
+_ACCESS_HINT = "nothing was changed; let user {} read and write it (`chown`, `chmod`): memoryd then continues by itself"
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ESTALE, errno.EACCES)
 MIN_TROUBLE_S = 1.0
 STARVED_S = 3.0  # an index that waits longer than this for a lock is reported
@@ -165,7 +166,7 @@ class Health:
         hint, message = "nothing was changed; memoryd tries again by itself", f"root {self._store.name}: {reason}"
         code = refusal(error)
         if code is None:
-            return DeniedError(message, hint=hint), pause
+            return DeniedError(message, hint=_ACCESS_HINT.format(self._store.owner)), pause
         return DiskError(message, hint=hint, data={"code": code}), pause
 
     def _is_removed(self) -> bool:
@@ -375,7 +376,8 @@ class Health:
 def _reason(error: BaseException | None) -> str:
     if isinstance(error, OSError) and error.errno in DISK_TROUBLE:
         place = f" ({error.filename})" if isinstance(error.filename, str) else ""
-        return f"disk error: {error.strerror}{place}"
+        kind = "no access" if error.errno == errno.EACCES else "disk error"
+        return f"{kind}: {error.strerror}{place}"
     if isinstance(error, MemorydError):
         return error.message
     return str(error) if error is not None else "unexpected error; see the log"

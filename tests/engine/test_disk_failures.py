@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,16 @@ def test_the_pauses_grow_to_a_few_seconds(every_s: float, tmp_path: Path) -> Non
     assert max(pauses) == 5.0
     health.note_recovery()
     assert health.trouble(FULL)[1] == 1.0
+    world.store.close()
+
+
+def test_a_file_of_another_user_is_no_disk_error(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    health = Health(world.store, Clock(), SILENT, lambda *_: None)
+    error, _ = health.trouble(PermissionError(errno.EACCES, "Permission denied", "tasks.jsonl"))
+    assert isinstance(error, DeniedError)
+    assert error.message == f"root {world.store.name}: no access: Permission denied (tasks.jsonl)"
+    assert f"let user {os.geteuid()} read and write it" in str(error.hint)
     world.store.close()
 
 
