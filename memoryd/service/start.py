@@ -68,6 +68,11 @@ def _serve(daemon: Daemon, listener: socket.socket | None) -> int:
         return daemon.run(listener)
     except OSError as error:
         raise _unusable(daemon.places.state_dir, error) from error
+    except RuntimeError as error:
+        if str(error) != "can't start new thread":
+            raise
+        hint = "raise the limit on threads (`ulimit -u`, `TasksMax=` of a systemd unit, the pids limit of a container)"
+        raise DiskError(f"the daemon cannot start: {error}", hint=hint, data={"code": "io-error"}) from error
 
 
 def _unusable(state_dir: str, error: OSError) -> MemorydError:

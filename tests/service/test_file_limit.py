@@ -1,4 +1,4 @@
-"""A limit on open files that is too small for the roots: the daemon serves those that it can, and reports the rest."""
+"""Limits that are too small for the roots: the daemon serves those that it can, and reports the rest."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from memoryd.service.roots import FILES_PER_ROOT, FILES_RESERVED
 from tests.agents import line, memory
 from tests.daemon import Daemon
 
-FEW = 'ulimit -n {}; exec "$@"'
+FEW = "ulimit -n {}"
+NO_THREAD = "ulimit -s 4000000 && ulimit -v 2000000"  # KB: the stack of one thread exceeds the address space
 
 
-def _daemon(tmp_path: Path, number: int, limit: int) -> Daemon:
+def _daemon(tmp_path: Path, number: int, limits: str) -> Daemon:
     roots = [tmp_path / f"root{at}" for at in range(number)]
     for root in roots:
         root.mkdir()
         (root / "learnings.jsonl").write_text(line(memory()))
-    return Daemon(tmp_path / "d", *roots, prefix=("sh", "-c", FEW.format(limit), "sh"))
+    return Daemon(tmp_path / "d", *roots, prefix=("sh", "-c", f'{limits} && exec "$@"', "sh"))
 
 
 def test_roots_beyond_the_limit_on_open_files_are_reported_and_the_others_are_served(tmp_path: Path) -> None:
     """The start ended with the hint to free some space, or the socket answered nobody."""
-    with _daemon(tmp_path, 4, FILES_RESERVED + 2 * FILES_PER_ROOT) as daemon:
+    with _daemon(tmp_path, 4, FEW.format(FILES_RESERVED + 2 * FILES_PER_ROOT)) as daemon:
         daemon.start()
         rows = {row["name"]: row for row in daemon.rpc("status")["roots"]}
         assert [row["state"] for row in rows.values()] == ["ok", "ok", "failed", "failed"]
@@ -40,8 +41,20 @@ def test_roots_beyond_the_limit_on_open_files_are_reported_and_the_others_are_se
         assert daemon.bugs() == []
 
 
+@pytest.mark.skipif(
+    resource.getrlimit(resource.RLIMIT_STACK)[1] != resource.RLIM_INFINITY, reason="cannot ask for stacks of 4 GB"
+)
+def test_a_start_without_threads_names_their_limit(tmp_path: Path) -> None:
+    with _daemon(tmp_path, 1, NO_THREAD) as daemon:
+        daemon.spawn()
+        assert daemon.wait() == exits.DISK
+        assert (
+            "memoryd: the daemon cannot start: can't start new thread\nhint: raise the limit on thre" in daemon.said()
+        )
+
+
 def test_a_start_without_open_files_names_their_limit(tmp_path: Path) -> None:
-    with _daemon(tmp_path, 1, 8) as daemon:
+    with _daemon(tmp_path, 1, FEW.format(8)) as daemon:
         daemon.spawn()
         assert daemon.wait() == exits.DISK
         assert "Too many open files" in daemon.said()
