@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 GOOD, WARNING, BAD = 28, 130, 160  # of the 256 colours: as clear on white as on black, whatever the theme
 DATE_AFTER_S = 60 * 86_400
+MIN_WIDTH = 16  # columns: in less, no character of two columns fits beside the indentation
 _STYLES = {
     **dict.fromkeys(("ok", "done", "yes", "valid", "fixable"), f"38;5;{GOOD}"),
     **dict.fromkeys(
@@ -146,7 +147,8 @@ def _is_terminal(out: TextIO, env: Mapping[str, str]) -> bool:
 def make_screen(out: TextIO) -> Screen:
     """Return a screen for the stream, fancy if it is a terminal. Without colour the tables stay."""
     env = os.environ
-    return Screen(out, fancy=_is_terminal(out, env), colour=wants_fancy(out, env), width=_width(out, env))
+    width = max(MIN_WIDTH, _width(out, env))
+    return Screen(out, fancy=_is_terminal(out, env), colour=wants_fancy(out, env), width=width)
 
 
 def _width(out: TextIO, env: Mapping[str, str]) -> int:

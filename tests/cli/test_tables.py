@@ -246,3 +246,12 @@ def test_without_colour_the_tables_stay(monkeypatch: pytest.MonkeyPatch) -> None
     out = Terminal()
     make_screen(out).table(("name", "state"), [("a", "ok")])
     assert "\x1b[38;5;28mok" in out.getvalue()
+
+
+@pytest.mark.parametrize("columns", ["1", "2"])
+def test_a_terminal_too_narrow_for_a_character_shows_everything(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.setattr("os.environ", {"TERM": "xterm", "COLUMNS": columns, "NO_COLOR": "1"})
+    out = Terminal()
+    make_screen(out).table(("name", "title"), [("a", "東京 と 日本語 の 文")], wrapped=("title",))
+    make_screen(out).note("東京")
+    assert "".join(out.getvalue().split()) == "a東京と日本語の文東京"
