@@ -29,7 +29,11 @@ class Target:
             raise UsageError("--system is for systemd only", hint="leave it out: launchd runs memoryd for this user")
         given = ctx.find_root().obj
         name = run_as or (os.environ.get("SUDO_USER") if system and os.geteuid() == 0 else None)
-        own = pwd.getpwuid(os.geteuid())
+        try:
+            own = pwd.getpwuid(os.geteuid())
+        except KeyError as error:  # as in a container, where no service manager runs either
+            message = f"the system knows no user {os.geteuid()}"
+            raise UsageError(message, hint="`memoryd run` serves without a service manager") from error
         try:
             account = pwd.getpwnam(name) if name else own
         except KeyError as error:

@@ -20,16 +20,22 @@ SUN_PATH = 108 if sys.platform.startswith("linux") else 104
 
 def user_dirs() -> tuple[str, str]:
     """Return the user's own `memoryd` directories for configuration and for state, by the rules of this system (XDG,
-    Library), whether or not they exist."""
+    Library), whether or not they exist. Raises ConfigError if no home directory is known."""
     home = os.environ.get("HOME", "")
     if sys.platform.startswith("linux") and home.startswith("/"):  # the usual case, as platformdirs decides it
         return _xdg("XDG_CONFIG_HOME", "~/.config"), _xdg("XDG_STATE_HOME", "~/.local/state")
     import platformdirs  # noqa: PLC0415 - takes as long as the start of the interpreter
 
-    return (
-        platformdirs.user_config_dir("memoryd", appauthor=False),
-        platformdirs.user_state_dir("memoryd", appauthor=False),
-    )
+    try:
+        return (
+            platformdirs.user_config_dir("memoryd", appauthor=False),
+            platformdirs.user_state_dir("memoryd", appauthor=False),
+        )
+    except RuntimeError as error:  # as in a container that runs as a user without a name
+        raise ConfigError(
+            f"no home directory is known: HOME is not set, and the system knows no user {os.getuid()}",
+            hint="set HOME to a directory that this user can write, or name both --config and --state-dir",
+        ) from error
 
 
 def _xdg(name: str, usual: str) -> str:

@@ -465,6 +465,17 @@ def test_bytes_that_cannot_be_sent_are_looked_up_as_they_are_printed(stub: Stub)
     assert stub.calls == [("memory.get", {"id": "caf\\xe9"})]
 
 
+def test_a_service_for_a_user_without_a_name_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    assert run(["service", "install", "--dry-run"]) == 2
+    assert capsys.readouterr().err.startswith("memoryd: the system knows no user ")
+
+
 def test_within_a_budget_only_the_text_is_printed(
     stub: Stub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

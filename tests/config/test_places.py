@@ -199,3 +199,17 @@ def test_the_directories_are_those_of_platformdirs(
             monkeypatch.setenv(name, value)
     made = platformdirs.PlatformDirs("memoryd", appauthor=False)
     assert user_dirs() == (made.user_config_dir, made.user_state_dir)
+
+
+def test_a_user_without_a_name_or_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.raises(ConfigError, match="HOME is not set, and the system knows no user") as caught:
+        find_places()
+    assert str(caught.value.hint).startswith("set HOME")
+    places = find_places("/etc/m.toml", "/var/m", must_exist=False)
+    assert (places.config_target, places.state_dir) == ("/etc/m.toml", "/var/m")
