@@ -53,7 +53,7 @@ def read_question(reader: IndexReader, question: Question, missing: Sequence[str
     words |= _joined(reader, question.query, missing)
     if not words:
         return Reading(question, {})
-    query = parse_query(with_replaced(question.query.raw, words)).with_forms(reader)
+    query = replace(parse_query(with_replaced(question.query.raw, words)), forms=question.query.forms)
     return Reading(replace(question, query=query), words)
 
 

@@ -90,3 +90,10 @@ def test_the_list_of_common_words_is_read_only_for_a_word_with_a_neighbour(
     stored.texts("the zanzibar ledger")
     assert stored.ids("quagga") == stored.ids("zamzibar") == []
     common.assert_called_once_with("zamzibar")
+
+
+def test_beside_a_misspelt_word_others_are_shown_in_the_form_that_was_found(stored: Stored) -> None:
+    stored.texts("Tomorrow we decide about the kitchen", "The decision stands")
+    hit = stored.hits("decision kitchn")[0]
+    assert hit["why"]["read_as"] == {"kitchn": "kitchen"}
+    assert set(hit["why"]["terms"]) == {"decide", "kitchen*"}
