@@ -8,6 +8,7 @@ the northern half of the world.
 from __future__ import annotations
 
 import re
+from calendar import isleap
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -22,33 +23,44 @@ _MONTHS = (
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # the first month
 _NUMBERS = {
-    "a": 1, "one": 1, "two": 2, "couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
+    "a": 1, "an": 1, "one": 1, "two": 2, "couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
     "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12,
 }  # fmt: skip
+LEAP_YEARS = 9  # among so many years in a row there is a leap year
 FEW = 3  # how many "a few" are
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
 _AGE = re.compile(r"(\d{1,6})\s*([smhdw])")
+_EXACT = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1)}  # units that begin at any time
 _COUNT = "|".join([r"\d{1,3}", *(word.replace(" ", r"\ ") for word in _NUMBERS)])
+_SHORT = "jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
 _PERIOD = re.compile(
-    rf"""\b(?:(?P<open>since|after|before|until)\s+)?(?:(?:in|on|from|of|during|the|within|early|mid|late)[\s-]+)*(?:
+    rf"""\b(?:(?P<open>since|after|before|until)\s+)?
+    (?:(?:in|on|from|of|during|the|within|between|over|early|mid|late)[\s-]+)*(?:
     (?P<day>today|tonight|this\ (?:morning|afternoon|evening)|yesterday|last\ night|the\ day\ before\ yesterday)
     | (?P<which>this|last|past|previous)\s+(?:
-        (?P<count>{_COUNT}|few)\s+(?P<units>day|week|month|quarter|year)s?
-        | (?P<unit>day|week(?:end)?|month|quarter|year))
-    | (?P<ago>{_COUNT})\s+(?P<ago_unit>day|week|month|year)s?\ ago
+        (?P<count>{_COUNT}|few)\s+(?P<units>minute|hour|day|week|month|quarter|year)s?
+        | (?P<unit>hour|day|week(?:end)?|month|quarter|year))
+    | (?:a\s+(?=couple))?(?P<ago>{_COUNT})\s+(?P<ago_unit>minute|hour|day|week|month|year)s?\ ago
     | (?P<date>[1-9]\d{{3}}-\d\d(?:-\d\d)?)
     | (?:last\s+)?(?P<weekday>{"|".join(_DAYS)})
-    | (?:last\s+)?(?P<month>{"|".join(_MONTHS)})(?:\s+(?P<year>[1-9]\d{{3}}))?
+    | (?:last\s+)?(?:(?P<day_before>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?)?
+        (?:(?P<month>{"|".join(_MONTHS)})|(?P<short>{_SHORT})\b\.?)
+        (?:\s+(?P<day_after>\d{{1,2}})(?:st|nd|rd|th)?(?!\w))?(?:,?\s+(?:of\s+)?(?P<year>[1-9]\d{{3}}))?
     | (?:(?P<which_season>this|last|past|previous)\s+)?(?P<season>{"|".join(_SEASONS)})
         (?:\s+(?:of\s+)?(?P<season_year>[1-9]\d{{3}}))?
-    | q(?P<quarter>[1-4])(?:\s+(?:of\s+)?(?P<quarter_year>[1-9]\d{{3}}))?
+    | q(?P<quarter>[1-4])(?:[\s/-]+(?:of\s+)?(?P<quarter_year>[1-9]\d{{3}}))?
     | (?P<only_year>(?:19|20)\d\d)
-    )\b""",
+    )(?!\w)(?:['’]s\b)?""",
     re.IGNORECASE | re.VERBOSE,
 )
 # Every period has one of these, and few other questions do.
-_HINT = re.compile(rf"\d|today|night|this|yesterday|last|past|previous|ago|{'|'.join((*_MONTHS, *_DAYS, *_SEASONS))}")
-_INTRODUCED = re.compile(r"(?:in|on|from|during|since|after|before|until|last|of|mid)[\s-]", re.IGNORECASE)
+_HINT = re.compile(
+    rf"\d|today|night|this|yesterday|last|past|previous|ago|{'|'.join((*_MONTHS, *_DAYS, *_SEASONS))}|\b(?:{_SHORT})\b"
+)
+_INTRODUCED = re.compile(r"(?:in|on|from|during|since|after|before|until|last|of|mid|between)[\s-]", re.IGNORECASE)
+_NAMES = re.compile(r"(?:from|of|on)\s", re.IGNORECASE)  # `from Jan`
+_WORDS = ("may", "march", "mar")  # months that are mostly no month after or before a number
+_TO = re.compile(r"\s*(?:\b(?:to|and|until|till|through)\b|[–-])\s*", re.IGNORECASE)
 _NEWEST = re.compile(
     r"\b(currently|current|latest|newest|recently|recent|lately|nowadays|now|presently|these days"
     r"|at the moment|at present)\b",
@@ -80,8 +92,8 @@ class Period(NamedTuple):
 
     def __str__(self) -> str:
         """The name of the period and its days."""
-        since = iso(self.since)[:16] if self.since is not None else "…"
-        until = iso(self.until)[:16] if self.until is not None else "…"
+        since = f"{iso(self.since)[:16]}Z" if self.since is not None else "…"
+        until = f"{iso(self.until)[:16]}Z" if self.until is not None else "…"
         return f"{self.words}: {since} to {until}"
 
 
@@ -90,26 +102,50 @@ def period_in(question: str, now: float) -> Period | None:
     if _HINT.search(question.lower()) is None:
         return None
     for found in _PERIOD.finditer(question):
-        words = found.group()
-        if not _is_time(found):
+        bounds = _bounds(found, now) if _is_time(found) else None
+        if bounds is None:
             continue
-        span = _span(found, datetime.fromtimestamp(now, UTC).astimezone())
-        if span is None:
-            continue
-        start, end = span[0].timestamp(), span[1].timestamp()
-        opening = (found["open"] or "").lower()
-        since = None if opening in ("before", "until") else end if opening == "after" else start
-        until = None if opening in ("since", "after") else start if opening == "before" else end
-        return Period(since, until, words, " ".join(f"{question[: found.start()]} {question[found.end() :]}".split()))
+        since, until = bounds
+        last = found
+        if since is not None and until is not None and (to := _TO.match(question, found.end())):
+            other = _PERIOD.match(question, to.end())
+            ends = _bounds(other, now) if other is not None and not other["open"] and not other["season"] else None
+            if other is not None and ends is not None and (ends[1] or 0.0) > until:
+                last, until = other, ends[1]
+        words, rest = question[found.start() : last.end()], f"{question[: found.start()]} {question[last.end() :]}"
+        return Period(since, until, words, " ".join(rest.split()))
     return None
+
+
+def _bounds(found: re.Match[str], now: float) -> tuple[float | None, float | None] | None:
+    """Return the start and the end of a period in seconds, None for an open one; None for a date that does not
+    exist."""
+    span = _span(found, _local(now))
+    if span is None:
+        return None
+    start, end = (each.timestamp() for each in span)
+    opening = (found["open"] or "").lower()
+    since = None if opening in ("before", "until") else end if opening == "after" else start
+    until = None if opening in ("since", "after") else start if opening == "before" else end
+    return since, until
+
+
+def _local(seconds: float) -> datetime:
+    """Return a time of this machine's zone without its offset, which another day may not have."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
 
 
 def _is_time(found: re.Match[str]) -> bool:
     """True if the words are meant as a time: `may` is mostly no month, `spring` no season, a bare number no year."""
     if found["season"]:
         return bool(found["which_season"] or found["season_year"])
-    named = found["month"] or found["weekday"] or found["quarter"] or found["only_year"]
-    return not named or bool(found["year"] or found["quarter_year"]) or _INTRODUCED.match(found.group()) is not None
+    month = (found["month"] or found["short"] or "").lower()
+    if found["year"] or found["quarter_year"] or (month not in _WORDS and (found["day_before"] or found["day_after"])):
+        return True
+    if found["short"] and _NAMES.match(found.group()):
+        return False
+    named = month or found["weekday"] or found["quarter"] or found["only_year"]
+    return not named or _INTRODUCED.match(found.group()) is not None
 
 
 def prefers_newest(question: str) -> bool:
@@ -130,8 +166,8 @@ def parse_bound(text: str, now: float, *, end: bool) -> float | None:
     if stamp is not None:
         return stamp.seconds + DAY if end and len(text) == 10 else stamp.seconds
     found = _PERIOD.fullmatch(text)
-    span = _span(found, datetime.fromtimestamp(now, UTC).astimezone()) if found is not None else None
-    return span[end].timestamp() if span is not None else None
+    bounds = _bounds(found, now) if found is not None else None
+    return bounds[end] if bounds is not None else None
 
 
 def require_bound(name: str, text: str, now: float) -> float:
@@ -156,6 +192,8 @@ def _span(found: re.Match[str], now: datetime) -> tuple[datetime, datetime] | No
     if found["ago"]:
         count = _number(found["ago"])
         unit = found["ago_unit"].lower()
+        if unit in _EXACT:
+            return now - _EXACT[unit] * count, now - _EXACT[unit] * (count - 1)
         if unit == "day":
             return today - timedelta(count), today - timedelta(count - 1)
         return _unit(unit, today, count)
@@ -171,6 +209,8 @@ def _number(word: str) -> int:
 
 def _relative(found: re.Match[str], now: datetime, today: datetime) -> tuple[datetime, datetime]:
     unit, last = (found["units"] or found["unit"]).lower(), found["which"].lower() != "this"
+    if unit in _EXACT:
+        return now - _EXACT[unit] * _number(found["count"] or "one"), now
     if found["count"] or unit == "day":
         days = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}[unit] * _number(found["count"] or "one")
         return today - timedelta(days), now
@@ -215,9 +255,28 @@ def _calendar(found: re.Match[str], today: datetime) -> tuple[datetime, datetime
             return _latest(today, _SEASONS[found["season"].lower()], found["season_year"], 3, ended=ended)
         if found["quarter"]:
             return _latest(today, int(found["quarter"]) * 3 - 2, found["quarter_year"], 3)
-        return _latest(today, _MONTHS.index(found["month"].lower()) + 1, found["year"], 1)
+        number = _month_called(found["month"] or found["short"])
+        if which := found["day_before"] or found["day_after"]:
+            return _day_of(today, number, int(which), found["year"])
+        return _latest(today, number, found["year"], 1)
     except (ValueError, OverflowError):  # no such day, or none after it
         return None
+
+
+def _month_called(name: str) -> int:
+    """Return the number of a month, from 1."""
+    return next(number for number, month in enumerate(_MONTHS, 1) if month.startswith(name.lower()[:3]))
+
+
+def _day_of(today: datetime, month: int, day: int, year: str | None) -> tuple[datetime, datetime] | None:
+    """Return a day of a month; without a year the last one that has begun. None or ValueError if there is none."""
+    for each in [int(year)] if year else range(today.year, today.year - LEAP_YEARS, -1):
+        if (month, day) == (2, 29) and not isleap(each):
+            continue
+        start = today.replace(year=each, month=month, day=day)
+        if year or start <= today:
+            return start, start + timedelta(1)
+    return None
 
 
 def _latest(

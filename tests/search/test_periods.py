@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -53,6 +55,18 @@ def day(text: str) -> float:
         ("the summer of 2024", "2024-06-01", "2024-09-01"),
         ("changes since May", "2026-05-01", None),
         ("changes before May", None, "2026-05-01"),
+        ("the party on 3 March", "2026-03-03", "2026-03-04"),
+        ("what was said on March 3rd, 2025?", "2025-03-03", "2025-03-04"),
+        ("the 3rd of December", "2025-12-03", "2025-12-04"),
+        ("born on 29 February", "2024-02-29", "2024-03-01"),
+        ("invoices of Feb 2026", "2026-02-01", "2026-03-01"),
+        ("changes since Oct", "2026-10-01", None),
+        ("yesterday's outage", "2026-11-24", "2026-11-25"),
+        ("sales in Q4/2025", "2025-10-01", "2026-01-01"),
+        ("changes between March and May", "2026-03-01", "2026-06-01"),
+        ("from 2026-01-05 to 2026-01-07 ill", "2026-01-05", "2026-01-08"),
+        ("errors of yesterday and today", "2026-11-24", "2026-11-26"),
+        ("in May and spring boot", "2026-05-01", "2026-06-01"),
     ],
 )
 def test_a_period_is_the_days_it_names(question: str, since: str | None, until: str | None) -> None:
@@ -82,6 +96,10 @@ def test_a_period_is_the_days_it_names(question: str, since: str | None, until: 
         "an error in spring boot",
         "heating in winter",
         "answer to Q3",
+        "the 5 may fail",
+        "a message from Jan",
+        "on 31 April 2025",
+        "on 29 February 2023",
         "a few days ago",
     ],
 )
@@ -115,6 +133,63 @@ def test_bounds_of_filters() -> None:
     assert parse_bound("2026-01-31T10:00:00Z", now, end=True) == datetime(2026, 1, 31, 10, tzinfo=UTC).timestamp()
     assert parse_bound("now", now, end=True) == now
     assert parse_bound("whenever", now, end=False) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "since", "until"),
+    [
+        ("after 2026-05-01", "2026-05-02", None),
+        ("since Monday", "2026-11-23", None),
+        ("before June", None, "2026-06-01"),
+        ("until yesterday", None, "2026-11-25"),
+    ],
+)
+def test_a_bound_does_not_include_more_than_its_words(words: str, since: str | None, until: str | None) -> None:
+    now = WEDNESDAY.timestamp()
+    assert parse_bound(words, now, end=False) == (day(since) if since else None)
+    assert parse_bound(words, now, end=True) == (day(until) if until else None)
+
+
+def test_hours_and_minutes_are_counted_from_now() -> None:
+    now = WEDNESDAY.timestamp()
+    assert parse_bound("2 hours ago", now, end=False) == now - 7_200
+    assert parse_bound("the last 24 hours", now, end=False) == now - DAY
+    assert parse_bound("half an hour", now, end=False) is None
+    found = period_in("what did I write an hour ago", now)
+    assert found is not None
+    assert (found.since, found.until) == (now - 3_600, now)
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+def test_a_period_begins_at_midnight_of_its_own_offset() -> None:
+    """In Berlin, clocks were two hours ahead of UTC in May 2026 and one hour in November."""
+    now = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
+    found = period_in("a journey in May", now)
+    assert found is not None
+    assert str(found) == "in May: 2026-04-30T22:00Z to 2026-05-31T22:00Z"
+    assert str(period_in("on 2026-10-25", now)) == "on 2026-10-25: 2026-10-24T22:00Z to 2026-10-25T23:00Z"
+
+
+def test_the_last_week_of_a_new_year_is_in_the_old_one() -> None:
+    friday = datetime(2027, 1, 1, 12, tzinfo=UTC).astimezone().timestamp()
+    for words, since, until in (
+        ("last week", "2026-12-21", "2026-12-28"),
+        ("this week", "2026-12-28", "2027-01-04"),
+        ("last month", "2026-12-01", "2027-01-01"),
+        ("last quarter", "2026-10-01", "2027-01-01"),
+    ):
+        found = period_in(words, friday)
+        assert found is not None
+        assert (found.since, found.until) == (day(since), day(until))
 
 
 def test_what_holds_now() -> None:
