@@ -68,9 +68,10 @@ class Missing(NamedTuple):
     identifiers: tuple[str, ...] = ()
 
 
-def missing_words(reader: IndexReader, query: ParsedQuery) -> Missing:
-    """Return the informative words of a query that no memory has in any form."""
-    words = tuple(word for word in query.informative if word.text not in TIME_WORDS)
+def missing_words(reader: IndexReader, query: ParsedQuery, period: str = "") -> Missing:
+    """Return the informative words of a query that no memory has in any form, without those that name a period."""
+    times = TIME_WORDS.union(tokens(period))
+    words = tuple(word for word in query.informative if word.text not in times)
     absent = [word for word, count in zip(words, reader.term_frequencies(words), strict=True) if not count]
     counts = reader.term_frequencies([query.form_of(word) for word in absent]) if absent else []
     lacking = [word.text for word, count in zip(absent, counts, strict=True) if not count]

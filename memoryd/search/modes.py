@@ -136,7 +136,7 @@ class SearchEngine:
         missing = missing_in(reader, question) if missing is None else missing
         reading = read_question(reader, question, () if missing.identifiers else missing.words)
         if reading.words:
-            missing = missing_words(reader, reading.question.query)
+            missing = missing_in(reader, reading.question)
         return with_reasons(reading.explain(self._preferred(reader, reading.question, missing)), question.now)
 
     def _preferred(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
@@ -243,7 +243,10 @@ def warm_up(reader: IndexReader, meaning: SemanticSearch, now: float) -> bool:
 
 def missing_in(reader: IndexReader, question: Question) -> Missing:
     """Return the words of a question that no memory has; none if it asks by a vector."""
-    return missing_words(reader, question.query) if question.like is None else Missing()
+    if question.like is not None:
+        return Missing()
+    period = period_in(question.query.raw[:MAX_CHARS], question.now)
+    return missing_words(reader, question.query, period.words if period is not None else "")
 
 
 def _score(found: Candidate) -> float:

@@ -59,6 +59,15 @@ def test_the_words_that_no_memory_has_are_named(filled: Stored) -> None:
     assert search_all([filled], "dishwashers of the zeppelin")["missing_words"] == ["zeppelin"]
     assert "missing_words" not in search_all([filled], "dishwashers")
     assert "missing_words" not in search_all([filled], "dishwasher in May last year")
+    assert "missing_words" not in search_all([filled], "it isn't the dishwasher's client, it's the pool's")
+
+
+@pytest.mark.parametrize("when", ["of 2027", "on 2027-01-14", "of 14 Jan 2027"])
+def test_the_numbers_of_a_date_are_not_missing(filled: Stored, when: str) -> None:
+    """No memory says 2027, but the one of the pool was written then."""
+    found = search_all([filled], f"the psycopg pool {when}")
+    assert "missing_words" not in found
+    assert (found["hits"][0]["id"], found["hits"][0]["confidence"]) == ("pool", "sure")
 
 
 @pytest.mark.parametrize(
