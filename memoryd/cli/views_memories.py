@@ -39,7 +39,7 @@ def _show_missing_words(screen: Screen, missing: Sequence[str], hits: Sequence[R
     for word, other in read_as.items():
         screen.line(f"! read {word} as {other}")
     parts = {part for word in read_as for part in (word, *word.split("-"))}
-    if others := [word for word in missing if word not in parts]:
+    if others := [word for word in missing if word.lower() not in parts]:
         screen.line(f"! no memory has: {', '.join(others)}")
 
 

@@ -52,9 +52,13 @@ BY_SENTENCES, BY_SENTENCES_AND_TEXT = Limits(0.25, 0.6), Limits(0.32, 0.6)
 BY_RERANK = Limits(0.42, 0.6)
 
 # Four or more letters and digits (`2FA` and `K8s` are words), or letters with signs that no sentence has: `0x80070422`,
-# `CVE-2024-3094`, `parse_v7`, `a.b.c`.
+# `CVE-2024-3094`, `parse_v7`, `a.b.c`, `/etc/hosts`, `https://example.org`, `ines@example.org`.
 MAX_IDENTIFIER_CHARS = 100
-_IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[^\W\d])\S{4,}|\S*\w_\w\S*|\w+(?:[.:/\\]\w+){2,}\S*")
+_IDENTIFIER = re.compile(
+    r"(?=\S*\d)(?=\S*[^\W\d])\S{4,}|\S*\w_\w\S*|\w+(?:[.:/\\]\w+){2,}\S*"
+    r"|(?:\w+:/|~|\.{1,2})?/\w\S*[/.]\S+|\w[\w.+-]*@[\w-]+\.\w\S*"
+)
+_NUMBER_AT_END = re.compile(r"[\W_]\d+$")
 _WORD = re.compile(r"\w+")
 _MEASURE = re.compile(r"\d+([.,]\d+)?(st|nd|rd|th|s|k|x|am|pm|h|min|ms|kg|g|km|cm|mm|m|l|kb|mb|gb|tb)", re.IGNORECASE)
 
@@ -94,7 +98,7 @@ def without_secrets(words: Sequence[str], question: str) -> list[str]:
 
     The whole question is searched: a word alone may be half of a secret, or one only by the words around it.
     """
-    spellings = _spellings(question)
+    spellings = spellings_in(question)
     written = [spellings.get(word, word) for word in words]
     redacted = redact(question)
     if redacted == question:
@@ -104,7 +108,7 @@ def without_secrets(words: Sequence[str], question: str) -> list[str]:
     return shown if len(shown) == len(words) else [*shown, *dict.fromkeys(REDACTED.findall(redacted))]
 
 
-def _spellings(question: str) -> dict[str, str]:
+def spellings_in(question: str) -> dict[str, str]:
     """Return the words of a question beyond ASCII, by the form in which the index has them: without accents and, of a
     script without spaces, as pairs of characters."""
     found: dict[str, str] = {}
@@ -142,6 +146,11 @@ def _missing_identifiers(reader: IndexReader, query: ParsedQuery) -> list[str]:
     terms = [term for term in query.exact if term.text in found.values()]
     counts = dict(zip([term.text for term in terms], reader.term_frequencies(terms) if terms else [], strict=True))
     return [piece for piece, text in found.items() if counts.get(text) == 0]
+
+
+def ends_with_number(identifier: str) -> bool:
+    """True for `CVE-2024-3094` or `16.4.1`, but not for a hash, of which mostly the beginning is written."""
+    return _NUMBER_AT_END.search(identifier) is not None
 
 
 def _is_identifier(piece: str) -> bool:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from memoryd.core.index import IndexReader, Match
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms
-from memoryd.search.confidence import Missing, missing_words, with_confidence
+from memoryd.search.confidence import Missing, ends_with_number, missing_words, with_confidence
 from memoryd.search.periods import Period, period_in, prefers_newest
 from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, parse_query
 from memoryd.search.ranking import (
@@ -134,7 +134,7 @@ class SearchEngine:
         `missing`: the words that no memory has, if they are known already. Raises VectorsMissingError if a given vector
         cannot be compared with any."""
         missing = missing_in(reader, question) if missing is None else missing
-        reading = read_question(reader, question, () if missing.identifiers else missing.words)
+        reading = read_question(reader, question, missing)
         if reading.words:
             missing = missing_in(reader, reading.question)
         return with_reasons(reading.explain(self._preferred(reader, reading.question, missing)), question.now)
@@ -157,12 +157,13 @@ class SearchEngine:
 
     def _fill(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         """Return the memories found, and if there are too few, those with a part of a word. If only an identifier is
-        asked for that no memory has as a word, a similar one is no answer. Where any part of the question counts,
-        the others are looked for as well."""
+        asked for that no memory has as a word, a similar one is no answer, and no number is a part of a longer one.
+        Where any part of the question counts, the others are looked for as well."""
         parts, whole = question.query, not question.profile.fill
         found = [] if missing.identifiers else self._judged(reader, question, missing)
         if missing.identifiers and whole:
-            parts, whole = parse_query(" ".join(missing.identifiers)), False
+            parts = parse_query(" ".join(missing.identifiers))
+            whole = all(map(ends_with_number, missing.identifiers))
         if len(found) < question.limit and (question.profile.fill or not found):
             lacking, known = question.limit - len(found), [each.key for each in found]
             found += part_candidates(reader, parts, question.filters, lacking, question.now, known, whole_words=whole)

@@ -8,6 +8,7 @@ replaced) or by two neighbours that changed places. A common English word is lef
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
 from memoryd.core.words import tokens
+from memoryd.search.confidence import Missing, spellings_in
 from memoryd.search.embedding.static import is_common_word
 from memoryd.search.query_terms import ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate
@@ -24,6 +26,8 @@ from memoryd.search.semantic import Question
 MIN_LETTERS = 6  # shorter words have too many neighbours
 MIN_PART = 2  # letters of a part of a compound
 MAX_CORRECTED = 3  # words of one question
+_NAME = re.compile(r"[A-Za-z0-9]+")
+_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")  # of `maxPoolSize`, `HTTPServer` or `PAY1234`
 WHY = "read_as"  # the member of `why`: each misspelt word with the word it is read as
 
 
@@ -40,19 +44,22 @@ class Reading(NamedTuple):
         return [each._replace(why={**each.why, WHY: dict(self.words)}) for each in found]
 
 
-def read_question(reader: IndexReader, question: Question, missing: Sequence[str]) -> Reading:
-    """Replace the misspelt words among those that no memory has."""
-    if not missing:
+def read_question(reader: IndexReader, question: Question, missing: Missing) -> Reading:
+    """Replace the misspelt words among those that no memory has. If only an identifier is asked for, it is not
+    misspelt, but it may be written in another way."""
+    if not missing.words:
         return Reading(question, {})
-    words: dict[str, str] = {}
-    for word in [each for each in missing if each.isalpha()][:MAX_CORRECTED]:
+    words = {**_joined(reader, question.query, missing.words), **_split(reader, question.query, missing.words)}
+    wrong = [each for each in missing.words if each.isalpha() and each not in words]
+    for word in () if missing.identifiers else wrong[:MAX_CORRECTED]:
         parts = _parts(reader, word)
         near = parts or _nearest(reader, word)
         if near is not None and (parts or not is_common_word(word)):  # last: the first call loads a list
             words[word] = near
-    words |= _joined(reader, question.query, missing)
     if not words:
         return Reading(question, {})
+    spellings = spellings_in(question.query.raw)
+    words = {spellings.get(word, word): other for word, other in words.items()}
     query = replace(parse_query(with_replaced(question.query.raw, words)), forms=question.query.forms)
     return Reading(replace(question, query=query), words)
 
@@ -60,7 +67,9 @@ def read_question(reader: IndexReader, question: Question, missing: Sequence[str
 def with_replaced(text: str, words: Mapping[str, str]) -> str:
     """Return the text with each of these words replaced."""
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b", re.IGNORECASE)
-    return pattern.sub(lambda match: words.get(match.group().lower(), match.group()), text)
+    return pattern.sub(
+        lambda match: words.get(match.group().lower(), match.group()), unicodedata.normalize("NFC", text)
+    )
 
 
 def _parts(reader: IndexReader, word: str) -> str | None:
@@ -75,10 +84,20 @@ def _parts(reader: IndexReader, word: str) -> str | None:
 
 def _joined(reader: IndexReader, query: ParsedQuery, missing: Sequence[str]) -> dict[str, str]:
     """Return the pieces such as `wi-fi` that memories have as one word."""
-    found = {piece: "".join(tokens(piece)) for piece in query.pieces if "-" in piece}
-    asked = {piece: word for piece, word in found.items() if not set(tokens(piece)).isdisjoint(missing)}
+    found = {piece: "".join(tokens(piece)) for piece in query.pieces if "-" in piece or "_" in piece}
+    asked = {piece: word for piece, word in found.items() if not {piece, *tokens(piece)}.isdisjoint(missing)}
     counts = reader.term_frequencies([Term(word) for word in asked.values()]) if asked else []
     return {piece.lower(): word for (piece, word), count in zip(asked.items(), counts, strict=True) if count}
+
+
+def _split(reader: IndexReader, query: ParsedQuery, missing: Sequence[str]) -> dict[str, str]:
+    """Return the words such as `maxPoolSize` or `PAY1234` that memories have as several words."""
+    lacking = {each.lower() for each in missing}
+    found = {word.lower(): word for piece in query.pieces for word in _NAME.findall(piece)}
+    ways = {word: tokens(" ".join(_PARTS.findall(name))) for word, name in found.items() if word in lacking}
+    asked = {word: parts for word, parts in ways.items() if len(parts) > 1}
+    counts = reader.term_frequencies([Term(" ".join(parts)) for parts in asked.values()]) if asked else []
+    return {word: "-".join(parts) for (word, parts), count in zip(asked.items(), counts, strict=True) if count}
 
 
 def _nearest(reader: IndexReader, word: str) -> str | None:

@@ -36,12 +36,13 @@ def test_remarks_do_not_mix_with_a_text_to_paste(capsys: pytest.CaptureFixture[s
 
 def test_a_word_that_was_read_as_another_is_not_missing() -> None:
     out = io.StringIO()
-    why = {"read_as": {"enforcemnt": "enforcement", "wi-fi": "wifi"}}
-    missing = ["enforcemnt", "wi", "fi", "zeppelin"]
+    why = {"read_as": {"enforcemnt": "enforcement", "wi-fi": "wifi", "pay1234": "pay-1234"}}
+    missing = ["enforcemnt", "wi", "fi", "PAY1234", "zeppelin"]
     result = {"hits": [{"id": "m", "root": "a", "why": why}, {"id": "n", "root": "b"}], "missing_words": missing}
     views_memories.show_hits(Screen(out, fancy=False), result)
     lines = [line for line in out.getvalue().splitlines() if line.startswith("!")]
-    assert lines == ["! read enforcemnt as enforcement", "! read wi-fi as wifi", "! no memory has: zeppelin"]
+    read = ["! read enforcemnt as enforcement", "! read wi-fi as wifi", "! read pay1234 as pay-1234"]
+    assert lines == [*read, "! no memory has: zeppelin"]
 
 
 @pytest.mark.parametrize(

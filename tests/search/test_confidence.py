@@ -48,6 +48,26 @@ def test_one_that_exists_is_found_also_by_a_part(filled: Stored, question: str) 
     assert filled.ids(question)[0] == "pool"
 
 
+@pytest.mark.parametrize("question", ["release v4.7.3", "v14.7.31", "max_size=1", "pool v14.7.30"])
+def test_a_number_is_no_part_of_a_longer_one(filled: Stored, question: str) -> None:
+    filled.put(memory("number", "release v14.7.309"))
+    assert filled.ids(question) == []
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["/etc/nginx/blog.conf", "~/nginx/blog.conf", "/etc/blog", "https://shop.example.org", "mail ina@example.org"],
+)
+def test_a_path_or_an_address_that_does_not_exist_finds_nothing(filled: Stored, question: str) -> None:
+    filled.put(
+        memory("path", "/etc/nginx/shop.conf, /etc/hosts"),
+        memory("blog", "The blog of ina and the shop: blog.conf at https://blog.example.org, mail eva@example.org"),
+    )
+    assert filled.search(question)["hits"] == []
+    assert filled.ids("/etc/nginx/shop.conf")[0] == filled.ids("/etc/nginx")[0] == "path"
+    assert filled.ids("eva@example.org")[0] == "blog"
+
+
 def test_beside_other_words_an_unknown_identifier_makes_hits_weak(filled: Stored) -> None:
     question = "which dishwasher hums, model XK-4711-B"
     first = search_all([filled], question)["hits"][0]

@@ -97,3 +97,25 @@ def test_beside_a_misspelt_word_others_are_shown_in_the_form_that_was_found(stor
     hit = stored.hits("decision kitchn")[0]
     assert hit["why"]["read_as"] == {"kitchn": "kitchen"}
     assert set(hit["why"]["terms"]) == {"decide", "kitchen*"}
+
+
+@pytest.mark.parametrize(
+    ("kept", "asked", "read"),
+    [
+        ("rename_all_users", "renameAllUsers()", {"renameallusers": "rename-all-users"}),
+        ("chart-of-accounts", "chartOfAccounts", {"chartofaccounts": "chart-of-accounts"}),
+        ("parseInvoiceHeader", "parse_invoice_header", {"parse_invoice_header": "parseinvoiceheader"}),
+        ("HTTPServer2", "http_server2", {"http_server2": "httpserver2"}),
+        ("PAY-1234", "PAY1234", {"pay1234": "pay-1234"}),
+    ],
+)
+def test_names_are_read_as_they_are_written(kept: str, asked: str, read: dict[str, str], stored: Stored) -> None:
+    stored.texts(f"we changed {kept} on Monday", "all users parse an invoice, a chart, accounts and a header")
+    hit = stored.hits(asked)[0]
+    assert (hit["id"], hit["why"]["read_as"]) == ("m0", read)
+
+
+@pytest.mark.parametrize("asked", ["Mülller", "Mu\u0308lller"])
+def test_a_misspelt_word_may_have_accents(asked: str, stored: Stored) -> None:
+    stored.texts("Frau Müller wohnt am See")
+    assert stored.hits(f"wo wohnt {asked}")[0]["why"]["read_as"] == {"mülller": "muller"}

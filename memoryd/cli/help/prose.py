@@ -457,7 +457,7 @@ QUESTIONS = (
         "--since, --until",
         "Strict: 2026-01-31, a timestamp, an age (30d), or words such as 'last week', 'yesterday', 'in May', '3 days "
         "ago'. --until includes the day that it names. The same words inside a question only prefer memories of "
-        "that time; 'current', 'latest' and 'now' prefer the newest.",
+        "that time, as does 'from May to July'; 'current', 'latest' and 'now' prefer the newest.",
     ),
     Entry(
         "--min-score X",
@@ -483,8 +483,8 @@ RESULTS = (
     ),
     Entry(
         "why.read_as",
-        "A word that no memory has is read as one that differs by one letter, or as a compound written in another way "
-        "(wifi, wi-fi): this names both.",
+        "A word that no memory has is read as one that differs by one letter, or as a compound or a name written in "
+        "another way (wifi, wi-fi; maxPoolSize, max_pool_size): this names both.",
     ),
 )
 
