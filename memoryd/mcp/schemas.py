@@ -220,7 +220,8 @@ def _reason(error: msgspec.ValidationError, properties: Mapping[str, Schema]) ->
     """Return msgspec's message; the one that quotes a value is replaced."""
     text = str(error)
     if text.startswith("Invalid enum value"):
-        return f"`mode` is one of {', '.join(properties['mode']['enum'])}"
+        name = text.rpartition("`$.")[2].rstrip("`")  # "Invalid enum value 'fuzzy' - at `$.mode`"
+        return f"`{name}` is one of {', '.join(properties[name]['enum'])}"
     return text.replace("$.", "")
 
 
