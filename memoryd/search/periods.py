@@ -8,6 +8,7 @@ the northern half of the world.
 from __future__ import annotations
 
 import re
+import unicodedata
 from calendar import isleap
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.defaults import DAY
 from memoryd.errors import UsageError
+from memoryd.search.period_words import translated_times
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
@@ -98,7 +100,20 @@ class Period(NamedTuple):
 
 
 def period_in(question: str, now: float) -> Period | None:
-    """Return the first period that a question names. `now` in seconds."""
+    """Return the first period that a question names, in English or in another language. `now` in seconds."""
+    found = _english_period(question, now)
+    if found is not None:
+        return found
+    question = unicodedata.normalize("NFC", question)
+    for run in translated_times(question):
+        meant = _english_period(run.english, now)
+        if meant is not None:
+            rest = f"{question[: run.start]} {question[run.end :]}"
+            return meant._replace(words=question[run.start : run.end], rest=" ".join(rest.split()))
+    return None
+
+
+def _english_period(question: str, now: float) -> Period | None:
     if _HINT.search(question.lower()) is None:
         return None
     for found in _PERIOD.finditer(question):
@@ -165,7 +180,8 @@ def parse_bound(text: str, now: float, *, end: bool) -> float | None:
     stamp = parse_stamp(text)
     if stamp is not None:
         return stamp.seconds + DAY if end and len(text) == 10 else stamp.seconds
-    found = _PERIOD.fullmatch(text)
+    whole = (run.english for run in translated_times(text) if run.end - run.start == len(text))
+    found = _PERIOD.fullmatch(text) or _PERIOD.fullmatch(next(whole, ""))
     bounds = _bounds(found, now) if found is not None else None
     return bounds[end] if bounds is not None else None
 

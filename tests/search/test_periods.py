@@ -262,3 +262,65 @@ def test_a_period_is_preferred_and_explained(stored: Stored) -> None:
     assert first["why"]["period"].startswith("yesterday: ")
     assert "period" not in second["why"]
     assert stored.ids("outage", until=NOW - 50 * DAY) == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("question", "words", "since", "until"),
+    [
+        ("was haben wir gestern entschieden?", "gestern", "2026-11-24", "2026-11-25"),
+        ("Ausfall in der letzten Woche", "in der letzten Woche", "2026-11-16", "2026-11-23"),
+        ("Rechnung vor drei Tagen", "vor drei Tagen", "2026-11-22", "2026-11-23"),
+        ("Messe am 3. März 2026", "am 3. März 2026", "2026-03-03", "2026-03-04"),
+        ("Ausgaben im Jahr 2024", "im Jahr 2024", "2024-01-01", "2025-01-01"),
+        ("Fehler seit Montag", "seit Montag", "2026-11-23", None),
+        ("qu'avons-nous décidé hier ?", "hier", "2026-11-24", "2026-11-25"),
+        ("pannes de la semaine derniere", "de la semaine derniere", "2026-11-16", "2026-11-23"),
+        ("la panne d'il y a deux semaines", "il y a deux semaines", "2026-11-09", "2026-11-16"),
+        ("factures avant août", "avant août", None, "2026-08-01"),
+        ("achats en 2024", "en 2024", "2024-01-01", "2025-01-01"),
+        ("qué decidimos ayer", "ayer", "2026-11-24", "2026-11-25"),
+        ("los fallos de la semana pasada", "de la semana pasada", "2026-11-16", "2026-11-23"),
+        ("la factura de hace tres días", "de hace tres días", "2026-11-22", "2026-11-23"),
+        ("la feria del 3 de marzo de 2025", "del 3 de marzo de 2025", "2025-03-03", "2025-03-04"),
+    ],
+)
+def test_a_period_may_be_named_in_another_language(
+    question: str, words: str, since: str | None, until: str | None
+) -> None:
+    found = period_in(question, WEDNESDAY.timestamp())
+    assert found is not None
+    assert found.words == words
+    assert found.rest == " ".join(question.replace(words, " ").split())
+    assert (found.since, found.until) == (day(since) if since else None, day(until) if until else None)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "was ist hier passiert",
+        "hier oben",
+        "was hat Mai gesagt",
+        "mars rover",
+        "die letzte Version",
+        "mes amis",
+        "the hoy",
+    ],
+)
+def test_words_of_another_language_that_name_no_time(question: str) -> None:
+    assert period_in(question, WEDNESDAY.timestamp()) is None
+
+
+def test_bounds_in_other_languages() -> None:
+    now = WEDNESDAY.timestamp()
+    for words in ("letzte Woche", "la semaine dernière", "la semana pasada"):
+        assert parse_bound(words, now, end=False) == day("2026-11-16")
+        assert parse_bound(words, now, end=True) == day("2026-11-23")
+    assert parse_bound("was gestern war", now, end=False) is None
+
+
+def test_a_time_in_another_language_is_preferred_and_not_missing(stored: Stored) -> None:
+    stored.put(memory("old", "Ausfall der Kasse", age=30), memory("new", "Ausfall der Kasse und des Lagers", age=1))
+    assert stored.ids("Ausfall der Kasse")[0] == "old"
+    found = stored.search("Ausfall der Kasse gestern")
+    assert "missing_words" not in found
+    assert (found["hits"][0]["id"], found["hits"][0]["why"]["period"][:8]) == ("new", "gestern:")

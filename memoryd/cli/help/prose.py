@@ -456,8 +456,9 @@ QUESTIONS = (
     Entry(
         "--since, --until",
         "Strict: 2026-01-31, a timestamp, an age (30d), or words such as 'last week', 'yesterday', 'in May', '3 days "
-        "ago'. --until includes the day that it names. The same words inside a question only prefer memories of "
-        "that time, as does 'from May to July'; 'current', 'latest' and 'now' prefer the newest.",
+        "ago', 'gestern', 'le mois dernier', 'la semana pasada'. --until includes the day that it names. The same "
+        "words inside a question, or 'from May to July', only prefer memories of that time; 'current', 'latest' and "
+        "'now' prefer the newest.",
     ),
     Entry(
         "--min-score X",
