@@ -157,7 +157,8 @@ def _find(
             fresh.withheld = f"{fresh.withheld}; {said}" if fresh.withheld else said
             return []
         found = [each for each in ranked if (root.name, each.key) != request.excluded]
-        return _hits(root, reader, found, query_with_forms.without_reader())
+        shown = query_with_forms.words if request.mode == "semantic" else ()  # it has not looked for any word
+        return _hits(root, reader, found, query_with_forms.without_reader(shown))
 
     return read_index(root, fresh, query), tuple(missing)
 

@@ -13,7 +13,7 @@ The index contains words as written. If a query finds too little, it is repeated
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 
@@ -83,9 +83,10 @@ class ParsedQuery(Struct, frozen=True, dict=True):
         """Return the query with the forms of its words that the index has, as long as it can be read."""
         return replace(self, forms=Forms.of(reader, self.languages))
 
-    def without_reader(self) -> ParsedQuery:
-        """Return the query with the forms that were looked up until now."""
-        return replace(self, forms=Forms(self.forms))
+    def without_reader(self, shown: Sequence[Term] = ()) -> ParsedQuery:
+        """Return the query with the forms that were looked up until now, and those of the words that are `shown`."""
+        also = {term: self.form_of(term) for term in shown}
+        return replace(self, forms=Forms({**self.forms, **also}))
 
     @cached_property
     def loose(self) -> tuple[Term, ...]:

@@ -15,6 +15,7 @@ from memoryd.core.spans import Span
 from memoryd.core.vectors import pack_floats
 from memoryd.errors import EmbedderError
 from memoryd.index.sqlite import SqliteIndex
+from memoryd.operations.search import SearchQuery, search
 from memoryd.search import semantic
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.static import Static
@@ -23,6 +24,7 @@ from memoryd.search.query_terms import parse_query
 from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import Like, Question, SemanticSearch, VectorsMissingError, like_floats
 from tests.index.records import put
+from tests.search.stored import Stored
 
 NOW = 1_767_225_600.0
 
@@ -340,3 +342,12 @@ def test_a_function_word_of_another_language_is_no_name(catalogue: SqliteIndex) 
     table = Static()
     fill(catalogue, table)
     assert not any("named" in each.why for each in ask(catalogue, SemanticSearch(table), "wann wird es warm"))
+
+
+def test_what_is_found_by_meaning_alone_shows_the_words_in_any_form(stored: Stored) -> None:
+    stored.texts("the nurses decide", "a decision of nurses")
+    fill(stored.catalogue, Static())
+    asked = SearchQuery("decision nurses", mode="semantic")
+    engine = SearchEngine(SemanticSearch(Static()))
+    found = search([stored.place], asked, now=NOW, clock=lambda: 0.0, engine=engine).hits
+    assert {hit.id: hit.why["terms"] for hit in found}["m0"] == ["decide", "nurs*"]
