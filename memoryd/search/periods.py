@@ -37,7 +37,7 @@ _COUNT = "|".join([r"\d{1,3}", *(word.replace(" ", r"\ ") for word in _NUMBERS)]
 _SHORT = "jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
 _PERIOD = re.compile(
     rf"""\b(?:(?P<open>since|after|before|until)\s+)?
-    (?:(?:in|on|from|of|during|the|within|between|over|early|mid|late)[\s-]+)*(?:
+    (?:(?:in|on|from|of|during|the|within|between|over|early|mid|late)[\s-]+){{0,4}}(?:
     (?P<day>today|tonight|this\ (?:morning|afternoon|evening)|yesterday|last\ night|the\ day\ before\ yesterday)
     | (?P<which>this|last|past|previous)\s+(?:
         (?P<count>{_COUNT}|few)\s+(?P<units>minute|hour|day|week|month|quarter|year)s?
