@@ -326,8 +326,8 @@ def test_a_time_in_another_language_is_preferred_and_not_missing(stored: Stored)
     assert (found["hits"][0]["id"], found["hits"][0]["why"]["period"][:8]) == ("new", "gestern:")
 
 
-def test_a_long_question_of_small_words_is_searched_quickly() -> None:
-    """It took 1.5 s, when each word was tried as the beginning of a run of all words after it."""
-    began = time.process_time()
-    assert period_in("in " * 1_360 + "2", WEDNESDAY.timestamp()) is None
-    assert time.process_time() - began < 0.6
+def test_few_small_words_are_part_of_a_period() -> None:
+    """With any number, a question of 4,000 characters took 1.5 s: each word was tried as the first of a run."""
+    found = period_in("in in in in in in May", WEDNESDAY.timestamp())
+    assert found is not None
+    assert found.words == "in in in in May"
