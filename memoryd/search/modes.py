@@ -211,9 +211,9 @@ class SearchEngine:
     def _by_points(self, meaning: SemanticSearch, reader: IndexReader, question: Question) -> list[Candidate]:
         """Search by text. Meaning earns no points: vectors are only compared if words find too few memories."""
         texts = _by_text(reader, question, question.limit)
-        if len(texts) >= question.limit and meaning.embedder is not None:
-            return append_meant(texts, meaning.compare_words(reader, question, texts, full=True), question.limit)
         try:
+            if len(texts) >= question.limit and meaning.embedder is not None:
+                return append_meant(texts, meaning.compare_words(reader, question, texts, full=True), question.limit)
             asked = meaning.meaning_of(reader, question)
             return append_meant(texts, meaning.compare(reader, question, asked, texts), question.limit)
         except VectorsMissingError as reason:

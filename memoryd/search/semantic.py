@@ -146,9 +146,8 @@ class SemanticSearch:
     def _named(self, reader: IndexReader, question: Question) -> set[int]:
         """Return the few memories with a word of the question that the embedder does not know: a name, whose only
         meaning is the memories that contain it."""
-        knows = getattr(self.embedder, "knows", None)
         terms = [term for term in question.query.exact if term.text not in question.query.function_words]
-        names = [term for term in terms if knows is not None and not knows(term.text)]
+        names = [term for term in terms if not self._knows(term.text)]
         found = reader.keys_with(names, MAX_NAMED) if names else []
         return {key for keys in found for key in keys or ()}
 
@@ -191,8 +190,7 @@ class SemanticSearch:
         if samples and not self._reproduces(samples, embedder):
             size = len(samples[0].vector) // 4
             raise VectorsMissingError(f"its vectors have {size} numbers of a model that is not configured")
-        knows = getattr(embedder, "knows", None)
-        if knows is not None and not knows(question.query.raw):
+        if not self._knows(question.query.raw):
             raise VectorsMissingError("no word of the question is known")
         try:
             [vector] = embedder.embed([question.query.raw])
@@ -201,6 +199,14 @@ class SemanticSearch:
         if not any(vector):
             raise VectorsMissingError("no word of the question is known")
         return Meaning(agent_model(embedder.size) if samples else embedder.name, unpack(vector, embedder.size))
+
+    def _knows(self, text: str) -> bool:
+        """False if the embedder knows no word of a text; True if it cannot tell."""
+        knows = getattr(self.embedder, "knows", None)
+        try:
+            return knows is None or knows(text)
+        except MemorydError as error:
+            raise VectorsMissingError(error.message) from error
 
     def _reproduces(self, samples: Sequence[Sample], embedder: Embedder) -> bool:
         """True if the embedder reproduces the stored vectors, checked on these samples; cached."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -351,3 +352,16 @@ def test_what_is_found_by_meaning_alone_shows_the_words_in_any_form(stored: Stor
     engine = SearchEngine(SemanticSearch(Static()))
     found = search([stored.place], asked, now=NOW, clock=lambda: 0.0, engine=engine).hits
     assert {hit.id: hit.why["terms"] for hit in found}["m0"] == ["decide", "nurs*"]
+
+
+@pytest.mark.parametrize("layout", ["jsonl-store", "markdown-topics"])
+def test_a_table_that_cannot_be_read_leaves_a_search_by_words(tmp_path: Path, layout: str) -> None:
+    """Also where words fill every place, and only names are looked up in the table."""
+    stored = Stored(tmp_path / "c.sqlite", layout)
+    stored.texts("the boat leaks", "the boat sails")
+    engine = SearchEngine(SemanticSearch(Static(tmp_path / "none")))
+    for limit in (1, 10):
+        request = SearchQuery("boat leaks", mode="hybrid", limit=limit)
+        found = search([stored.place], request, now=NOW, clock=lambda: 0.0, engine=engine).hits
+        assert found[0].id == "m0"
+        assert "cannot be read" in str(found[0].why["semantic"])
