@@ -104,7 +104,8 @@ class Health:
     @property
     def trusts_events(self) -> bool:
         """True if every change since the last scan has caused an event."""
-        return self.watched_whole and not self.linked and self._store.layout is not None
+        is_known = self._store.layout is not None and not self._store.index.needs_scan
+        return self.watched_whole and not self.linked and is_known
 
     @property
     def is_calm(self) -> bool:
@@ -155,6 +156,8 @@ class Health:
         if isinstance(error, FileNotFoundError) and self._is_removed():
             message = f"root {self._store.name}: {self._store.path} does not exist"
             return RootMissingError(message, hint="see `memoryd status`"), 0.0
+        if self._store.index.needs_scan and self.unindexed_since is None:
+            self.unindexed_since = self._clock.monotonic()
         reason = _reason(error)
         if reason != self.reason:
             log.error("trouble", root=self._store.name, reason=reason)
@@ -239,7 +242,7 @@ class Health:
         self.index_blocked_reason, self.index_delay_reason = done.blocked_reason, done.delay_reason
         if done.written:
             self.note_recovery()
-        if done.delay_reason is not None:
+        if done.delay_reason is not None or self._store.index.needs_scan:
             return False
         changed = self.unindexed_since is not None or bool(done.written)
         self.unindexed_since = None

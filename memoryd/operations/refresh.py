@@ -87,6 +87,7 @@ def refresh(
     """
     due, store.index.dirty = store.index.dirty, True  # stays due after a failure: what was indexed is not told again
     archived_at, store.index.archived_at = store.index.archived_at, -1  # likewise
+    needs_scan, store.index.needs_scan = store.index.needs_scan, True  # after a failure nobody else knows these paths
     with store.catalogue.batch():
         if paths is None:
             done = _refresh_all(store, now, verify=verify, deletions_observed=deletions_observed)
@@ -96,6 +97,7 @@ def refresh(
     changed = bool(done.changed or done.deleted)
     store.index.dirty, store.index.changes = due or changed, store.index.changes + changed
     store.index.archived_at = archived_at
+    store.index.needs_scan = needs_scan and paths is not None
     if paths is None or (not tails and store.root_findings.get(ARCHIVED_TOPIC)):
         note_archived(store)
     return replace(done, waiting=tuple(dict.fromkeys((*done.waiting, *unsure)))) if unsure else done

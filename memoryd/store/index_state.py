@@ -19,6 +19,7 @@ LAST_STATE = "index_state"  # journal key: the state at the last orderly end
 class IndexState(Struct):
     """The last observed and written state of each index file.
 
+    `needs_scan`: what changed may not be indexed, and no event says where: nothing was read yet, or that failed.
     `dirty`: something was indexed since. `changes`: how often anything was indexed. `current`: the files were then what
     the catalogue says. `written`: what memoryd wrote last. `overwrites`: how often in a row another program replaced
     our version. `update`: renders the next change; set while the files are what memoryd wrote and match the catalogue.
@@ -29,6 +30,7 @@ class IndexState(Struct):
     file, which may still have to be indexed; set by any thread.
     """
 
+    needs_scan: bool = True
     dirty: bool = True
     changes: int = 0
     current: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -16,13 +17,13 @@ import pytest
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
 from memoryd.engine import memories
-from memoryd.engine.deadlines import LOOK_S, NEVER
+from memoryd.engine.deadlines import LOOK_S, NEVER, Deadlines
 from memoryd.engine.inbox import Pace
 from memoryd.engine.interfaces import Change, Clock, Hints
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
 from memoryd.errors import PausedError
-from memoryd.operations import index_files
+from memoryd.operations import index_files, refresh
 from memoryd.service.roots import Roots
 from memoryd.service.watching.manager import TroubleCall
 from tests.daemon import until
@@ -284,6 +285,27 @@ def test_a_sync_scans_once_more_after_missing_watches_were_set_up(site: Site) ->
     before = site.known()
     site.append(2)  # no event is reported
     assert (site.sync().scanned, site.known()) == (True, before + 1)
+    assert not site.sync().scanned
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), MemoryError()], ids=repr)
+def test_a_sync_scans_after_a_batch_that_failed(site: Site, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Nobody else knows any longer which paths were in it."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    before = site.known()
+    site.append(2)
+    monkeypatch.setattr(Deadlines, "hold_off", lambda *_, **__: None)  # no scan follows by itself
+    with monkeypatch.context() as failing:
+        failing.setattr(refresh, "index_file", fail)
+        site.worker.inbox.defer([LEARNINGS], 0.0)
+        site.worker.inbox.recheck()
+        until(lambda: site.worker.status.state == "read_only", "it is reported")
+    assert site.worker.lag_ms(Clock().monotonic() + 5) >= 5000, "a search says that it may lack something"
+    assert (site.sync().scanned, site.known()) == (True, before + 1)
+    assert site.worker.lag_ms(Clock().monotonic() + 5) == 0
     assert not site.sync().scanned
 
 
