@@ -15,6 +15,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
 from memoryd.core.records import Document, ParseOffset, Role
 from memoryd.core.spans import Fingerprint
+from memoryd.disk.disk_errors import refusal
 from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.changed_lines import (
@@ -308,7 +309,10 @@ def _read(store: Store, path: str, found: Fingerprint) -> tuple[bytes, Fingerpri
         message = f"{found.size} bytes, more than {store.max_bytes // MB} MB are not read"
         return note_unread(store, path, found, Finding("too-large", path, message))
     except OSError as error:
-        return note_unread(store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}"))
+        outcome = note_unread(store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}"))
+        if refusal(error) is None:
+            return outcome  # until its mode or owner is changed, which causes an event
+        return "half-written" if outcome == "changed" else "waiting"
     clear_unread(store, path)
     return read
 

@@ -414,6 +414,29 @@ class TestDeletions:
         world.look()
         assert all_findings(world.store) == []
 
+    @pytest.mark.parametrize(("kind", "again"), [("EIO", True), ("EMFILE", True), ("ESTALE", True), ("EACCES", False)])
+    def test_a_file_that_cannot_be_read_for_a_moment_is_read_again_without_an_event(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, kind: str, again: bool
+    ) -> None:
+        """Another mode, which makes it readable, causes one."""
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(getattr(errno, kind), kind)
+
+        world.write(CORE, lines(memory(1)))
+        waiting = (CORE,) if again else ()
+        with monkeypatch.context() as failing:
+            failing.setattr(Tree, "read", refuse)
+            assert [world.look([CORE]).waiting for _ in range(3)] == [waiting] * 3
+        assert [each.code for each in all_findings(world.store)] == ["unreadable"]
+        assert world.look([CORE]).waiting == ()
+        assert [each.id for each in world.store.catalogue.entries([CORE])] == [uuid(1)]
+        world.write(CORE, lines(memory(2)))
+        with monkeypatch.context() as failing:
+            failing.setattr(Tree, "read", refuse)
+            assert world.look([CORE]).waiting == waiting
+        assert [each.id for each in world.store.catalogue.entries([CORE])] == [uuid(1)]
+
     def test_the_catalogue_may_be_deleted_at_any_time(self, world: World) -> None:
         filled(world)
         world.sync()
