@@ -128,9 +128,13 @@ class Health:
         self.watch = Watch("events" if self.watching else "scan")
 
     def count_watches(self, directories: Mapping[str, tuple[int, int]]) -> None:
-        """Count the watches that the kernel really has; one with gaps is watched anew once and soon scanned again."""
+        """Count the watches that the kernel really has. A root with gaps is watched anew once and soon scanned again;
+        so is one that could not be watched."""
         name = self._store.name
         self._rewatched = False
+        if not self.watching:  # the limit that was in the way may have been raised
+            self.rewatch()
+            self._rewatched = self.watching
         if not self.watching:
             self.watch = Watch("scan", len(directories), 0)
             return

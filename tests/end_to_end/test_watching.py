@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -130,4 +131,8 @@ def test_no_watching_at_all(root: Path, daemon: MakeDaemon) -> None:
     assert "max_inotify_instances" in row["reasons"][0], row["reasons"]
     add(root / "learnings.jsonl")
     until(lambda: checks.is_indexed(root), "a timed scan finds the change")
+    raised = "echo 9 > /proc/sys/user/max_inotify_instances"
+    subprocess.run(["nsenter", "--target", str(tending.pid), "--user", "sh", "-c", raised], check=True)
+    tending.until_root(lambda row: row["state"] == "ok", "it is watched once the limit is raised")
+    assert tending.root()["watch"]["mode"] == "events"
     assert tending.stop() == 0

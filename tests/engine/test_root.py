@@ -40,11 +40,12 @@ class Hints:
     def __init__(self) -> None:
         self.watched: list[str] = []
         self.missing = 0
+        self.refuses = False
 
     def watch(self, root: str, path: str) -> bool:
         del path
-        self.watched.append(root)
-        return True
+        self.watched += [] if self.refuses else [root]
+        return not self.refuses
 
     def unwatch(self, root: str) -> None:
         self.watched = [each for each in self.watched if each != root]
@@ -168,6 +169,22 @@ def test_a_root_with_gaps_in_its_watches_is_watched_anew_and_scanned_often(site:
     assert site.root.deadlines.scan <= site.now + BLIND_SCAN_S
     assert site.root.status.state == "degraded"
     assert "raise the limit" in " ".join(site.root.status.reasons)
+
+
+def test_a_root_that_could_not_be_watched_is_watched_once_it_can_be(site: Site) -> None:
+    site.hints.refuses = True
+    site.root.health.rewatch()
+    site.wait(MIN_SCAN_S)
+    assert (site.root.status.state, site.root.status.watch.mode) == ("degraded", "scan")
+    assert site.root.deadlines.scan <= site.now + BLIND_SCAN_S
+    site.hints.refuses = False
+    site.wait(BLIND_SCAN_S)
+    assert (site.root.status.state, site.root.status.watch.mode) == ("ok", "events")
+    trusted = [site.root.health.trusts_events]
+    site.wait(BLIND_SCAN_S)
+    trusted.append(site.root.health.trusts_events)
+    assert trusted == [False, True], "what changed before the new watches caused no event"
+    assert site.root.deadlines.scan >= site.now + MIN_SCAN_S
 
 
 def test_a_root_that_goes_away_rests_and_is_read_anew_when_it_is_back(site: Site) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from memoryd.engine.interfaces import Change
 from memoryd.service.watching import manager as manager_module
@@ -897,6 +898,22 @@ def test_a_refused_watch_is_counted_and_the_limit_named(child: Callable[[list[st
     assert (told["wanted"], told["held"]) == (11, 5)  # the sixth watches the probes
     assert told["alive"] == []
     assert str(told["hint"]).startswith("user.max_inotify_watches is 6;")
+
+
+def test_a_root_that_stays_refused_is_logged_once(
+    watcher: Watcher, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each scan tries again, every few seconds."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "inotify watch limit reached")
+
+    for _ in range(2):
+        with monkeypatch.context() as refusing, capture_logs() as logged:
+            refusing.setattr(WatchdogStream, "watch", refuse)
+            assert [watcher.watch("agents", str(root)) for _ in range(3)] == [False] * 3
+        assert [each["log_level"] for each in logged] == ["warning", "debug", "debug"]
+        assert watcher.watch("agents", str(root))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may watch everything")

@@ -181,6 +181,7 @@ class WatchManager:
         self._lock = threading.RLock()
         self._stream: Stream | None = None
         self._paths: dict[str, str] = {}
+        self._refused: set[str] = set()  # roots that the system does not let us watch: every scan tries again
         self._generation = 0
         self._stopped = False
         self._guard = ThreadGuard(self._owns, lambda _: self._troubled(self._generation, "thread-died", None))
@@ -337,8 +338,11 @@ class WatchManager:
         try:
             self._stream.watch(key, path, recursive=True)
         except OSError as error:
-            log.warning("a root cannot be watched", root=key, error=str(error), hint=limit_hint())
+            tell = log.debug if key in self._refused else log.warning
+            tell("a root cannot be watched", root=key, error=str(error), hint=limit_hint())
+            self._refused.add(key)
             return False
+        self._refused.discard(key)
         return True
 
     def _owns(self, thread: threading.Thread) -> bool:
