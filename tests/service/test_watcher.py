@@ -648,6 +648,34 @@ def test_a_dead_reader_is_noticed(
     reports.wait_touch("agents", "seen", False)
 
 
+def test_a_reader_that_dies_while_it_reads_leaves_no_descriptor(
+    root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each instance of inotify counts against a small limit, and so do its watches."""
+    pytest.importorskip("watchdog.observers.inotify_c")
+
+    def is_inotify(fd: int | str) -> bool:
+        return os.path.realpath(f"/proc/self/fd/{fd}").endswith("anon_inode:inotify")
+
+    def instances() -> int:
+        return sum(is_inotify(fd) for fd in os.listdir("/proc/self/fd"))
+
+    real, failures = os.read, list[int]()
+
+    def fail_once(fd: int, length: int) -> bytes:
+        if is_inotify(fd) and not failures:
+            failures.append(fd)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd, length)
+
+    before = instances()
+    assert before
+    monkeypatch.setattr(os, "read", fail_once)
+    (root / "read").write_text("x")
+    reports.wait_trouble("rebuilt")
+    until(lambda: instances() <= before, "the old instance is closed", WAIT)
+
+
 def test_a_dead_reader_is_mended_by_itself(
     watcher: Watcher, streams: list[RecordedStream], root: Path, reports: Reports
 ) -> None:

@@ -106,6 +106,8 @@ if sys.platform == "linux":
             try:
                 super().run()
             finally:
+                with self._lock:
+                    self._is_reading = False  # else `close` would leave the descriptors to this thread
                 with self._progress:
                     self._has_ended = True
                     self._progress.notify_all()
