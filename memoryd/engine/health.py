@@ -160,7 +160,7 @@ class Health:
         if isinstance(error, FileNotFoundError) and self._is_removed():
             message = f"root {self._store.name}: {self._store.path} does not exist"
             return RootMissingError(message, hint="see `memoryd status`"), 0.0
-        if self._store.index.needs_scan and self.unindexed_since is None:
+        if self._store.layout is not None and self._store.index.needs_scan and self.unindexed_since is None:
             self.unindexed_since = self._clock.monotonic()
         reason = _reason(error)
         if reason != self.reason:

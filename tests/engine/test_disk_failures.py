@@ -46,6 +46,16 @@ def test_a_file_of_another_user_is_no_disk_error(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_a_root_without_a_layout_does_not_lag_behind(tmp_path: Path) -> None:
+    """Nothing of it is indexed, so nothing would end that."""
+    world = World(tmp_path)
+    health = Health(world.store, Clock(), SILENT, lambda *_: None)
+    world.store.layout = None
+    health.trouble(FULL)
+    assert health.unindexed_since is None
+    world.store.close()
+
+
 @pytest.mark.parametrize("kind", ["link", "file"])
 def test_a_link_or_file_in_the_way_is_no_trouble_with_the_disk(tmp_path: Path, kind: str) -> None:
     world = World(tmp_path)
