@@ -75,7 +75,7 @@ _UNIT = "minute|hour|day|week|month|quarter|year"
 _ORDER = (
     (re.compile(r"\byear (?=\d{4}\b)"), ""),
     (re.compile(rf"\b(?:ago|before) ({_COUNT}) ({_UNIT})\b"), r"\1 \2 ago"),
-    (re.compile(rf"\b({_COUNT}) last ({_UNIT})\b"), r"last \1 \2"),
+    (re.compile(rf"\b(?:the|this) ({_COUNT}) last ({_UNIT})\b"), r"the last \1 \2"),
     (re.compile(r"\b([a-z]+) last\b(?! [a-z\d])"), r"last \1"),
 )
 

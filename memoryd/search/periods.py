@@ -32,7 +32,7 @@ LEAP_YEARS = 9  # among so many years in a row there is a leap year
 FEW = 3  # how many "a few" are
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
 _AGE = re.compile(r"(\d{1,6})\s*([smhdw])")
-_EXACT = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1)}  # units that begin at any time
+_EXACT = {"minute": 60.0, "hour": 3600.0}  # units that begin at any time
 _COUNT = "|".join([r"\d{1,3}", *(word.replace(" ", r"\ ") for word in _NUMBERS)])
 _SHORT = "jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
 _PERIOD = re.compile(
@@ -108,8 +108,12 @@ def period_in(question: str, now: float) -> Period | None:
     for run in translated_times(question):
         meant = _english_period(run.english, now)
         if meant is not None:
-            rest = f"{question[: run.start]} {question[run.end :]}"
-            return meant._replace(words=question[run.start : run.end], rest=" ".join(rest.split()))
+            words = question[run.start : run.end]
+            others = re.findall(r"\d+", meant.rest)  # of `Fehler 503 gestern`
+            for number in others:
+                words = " ".join(re.sub(rf"\b{number}\b", "", words, count=1).split())
+            rest = f"{question[: run.start]} {' '.join(others)} {question[run.end :]}"
+            return meant._replace(words=words, rest=" ".join(rest.split()))
     return None
 
 
@@ -124,7 +128,10 @@ def _english_period(question: str, now: float) -> Period | None:
         last = found
         if since is not None and until is not None and (to := _TO.match(question, found.end())):
             other = _PERIOD.match(question, to.end())
-            ends = _bounds(other, now) if other is not None and not other["open"] and not other["season"] else None
+            is_range = "between" in found.group().lower() or "and" not in to.group().lower()
+            ends = None
+            if other is not None and not other["open"] and not other["season"] and (is_range or _is_time(other)):
+                ends = _bounds(other, now)
             if other is not None and ends is not None and (ends[1] or 0.0) > until:
                 last, until = other, ends[1]
         words, rest = question[found.start() : last.end()], f"{question[: found.start()]} {question[last.end() :]}"
@@ -135,14 +142,24 @@ def _english_period(question: str, now: float) -> Period | None:
 def _bounds(found: re.Match[str], now: float) -> tuple[float | None, float | None] | None:
     """Return the start and the end of a period in seconds, None for an open one; None for a date that does not
     exist."""
-    span = _span(found, _local(now))
-    if span is None:
+    exact = _exact(found, now)
+    span = _span(found, _local(now)) if exact is None else None
+    if exact is None and span is None:
         return None
-    start, end = (each.timestamp() for each in span)
+    start, end = exact or (each.timestamp() for each in span or ())
     opening = (found["open"] or "").lower()
     since = None if opening in ("before", "until") else end if opening == "after" else start
     until = None if opening in ("since", "after") else start if opening == "before" else end
     return since, until
+
+
+def _exact(found: re.Match[str], now: float) -> tuple[float, float] | None:
+    """Return minutes or hours counted from now, whatever the clocks did meanwhile; None for a longer period."""
+    unit = _EXACT.get((found["units"] or found["unit"] or found["ago_unit"] or "").lower())
+    if unit is None:
+        return None
+    count = _number(found["ago"] or found["count"] or "one")
+    return now - unit * count, now - unit * (count - 1) if found["ago"] else now
 
 
 def _local(seconds: float) -> datetime:
@@ -171,7 +188,7 @@ def prefers_newest(question: str) -> bool:
 def parse_bound(text: str, now: float, *, end: bool) -> float | None:
     """Return the time that a filter names, in seconds: an age such as `30d`, a date, a timestamp, `now`, or words such
     as `last week`; of a day or a longer period its start, or with `end` its end. None if it is none of these."""
-    text = text.strip()
+    text = unicodedata.normalize("NFC", text.strip())
     if text.lower() == "now":
         return now
     age = _AGE.fullmatch(text)
@@ -208,8 +225,6 @@ def _span(found: re.Match[str], now: datetime) -> tuple[datetime, datetime] | No
     if found["ago"]:
         count = _number(found["ago"])
         unit = found["ago_unit"].lower()
-        if unit in _EXACT:
-            return now - _EXACT[unit] * count, now - _EXACT[unit] * (count - 1)
         if unit == "day":
             return today - timedelta(count), today - timedelta(count - 1)
         return _unit(unit, today, count)
@@ -225,8 +240,6 @@ def _number(word: str) -> int:
 
 def _relative(found: re.Match[str], now: datetime, today: datetime) -> tuple[datetime, datetime]:
     unit, last = (found["units"] or found["unit"]).lower(), found["which"].lower() != "this"
-    if unit in _EXACT:
-        return now - _EXACT[unit] * _number(found["count"] or "one"), now
     if found["count"] or unit == "day":
         days = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}[unit] * _number(found["count"] or "one")
         return today - timedelta(days), now

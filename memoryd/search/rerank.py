@@ -46,6 +46,11 @@ class Reranker:
         """The name of its model."""
         return self._embedder.name
 
+    @property
+    def fast(self) -> bool:
+        """True if it takes milliseconds."""
+        return self._embedder.fast
+
     def tidy(self, now: float) -> bool:
         """Let an idle embedder free its memory. True if it did. `now` in seconds."""
         return self._idle.tidy(now)

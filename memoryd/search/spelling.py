@@ -18,16 +18,16 @@ from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
 from memoryd.core.words import tokens
 from memoryd.search.confidence import Missing, spellings_in
-from memoryd.search.embedding.static import is_common_word
+from memoryd.search.embedding.static import is_common_word, words_within
 from memoryd.search.query_terms import ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import Question
 
 MIN_LETTERS = 6  # shorter words have too many neighbours
+MAX_COMPOUND = 100  # letters: each way to split a word is a column of a query
 MIN_PART = 2  # letters of a part of a compound
 MAX_CORRECTED = 3  # words of one question
 _NAME = re.compile(r"[A-Za-z0-9]+")
-_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")  # of `maxPoolSize`, `HTTPServer` or `PAY1234`
 WHY = "read_as"  # the member of `why`: each misspelt word with the word it is read as
 
 
@@ -74,7 +74,7 @@ def with_replaced(text: str, words: Mapping[str, str]) -> str:
 
 def _parts(reader: IndexReader, word: str) -> str | None:
     """Return the most frequent way to write a word as two: `wifi` as `wi-fi`; None if no memory has one."""
-    if len(word) < 2 * MIN_PART:
+    if not 2 * MIN_PART <= len(word) <= MAX_COMPOUND:
         return None
     ways = [(word[:at], word[at:]) for at in range(MIN_PART, len(word) - MIN_PART + 1)]
     counts = reader.term_frequencies([Term(f"{one} {two}") for one, two in ways])
@@ -84,7 +84,8 @@ def _parts(reader: IndexReader, word: str) -> str | None:
 
 def _joined(reader: IndexReader, query: ParsedQuery, missing: Sequence[str]) -> dict[str, str]:
     """Return the pieces such as `wi-fi` that memories have as one word."""
-    found = {piece: "".join(tokens(piece)) for piece in query.pieces if "-" in piece or "_" in piece}
+    pieces = [unicodedata.normalize("NFC", each).strip(".,;:!?\"'()[]`") for each in query.pieces]
+    found = {piece: "".join(tokens(piece)) for piece in pieces if "-" in piece or "_" in piece}
     asked = {piece: word for piece, word in found.items() if not {piece, *tokens(piece)}.isdisjoint(missing)}
     counts = reader.term_frequencies([Term(word) for word in asked.values()]) if asked else []
     return {piece.lower(): word for (piece, word), count in zip(asked.items(), counts, strict=True) if count}
@@ -94,7 +95,7 @@ def _split(reader: IndexReader, query: ParsedQuery, missing: Sequence[str]) -> d
     """Return the words such as `maxPoolSize` or `PAY1234` that memories have as several words."""
     lacking = {each.lower() for each in missing}
     found = {word.lower(): word for piece in query.pieces for word in _NAME.findall(piece)}
-    ways = {word: tokens(" ".join(_PARTS.findall(name))) for word, name in found.items() if word in lacking}
+    ways = {word: tokens(" ".join(words_within(name))) for word, name in found.items() if word in lacking}
     asked = {word: parts for word, parts in ways.items() if len(parts) > 1}
     counts = reader.term_frequencies([Term(" ".join(parts)) for parts in asked.values()]) if asked else []
     return {word: "-".join(parts) for (word, parts), count in zip(asked.items(), counts, strict=True) if count}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -67,6 +68,7 @@ def day(text: str) -> float:
         ("from 2026-01-05 to 2026-01-07 ill", "2026-01-05", "2026-01-08"),
         ("errors of yesterday and today", "2026-11-24", "2026-11-26"),
         ("in May and spring boot", "2026-05-01", "2026-06-01"),
+        ("decided in April and may be reverted", "2026-04-01", "2026-05-01"),
     ],
 )
 def test_a_period_is_the_days_it_names(question: str, since: str | None, until: str | None) -> None:
@@ -177,6 +179,16 @@ def test_a_period_begins_at_midnight_of_its_own_offset() -> None:
     assert found is not None
     assert str(found) == "in May: 2026-04-30T22:00Z to 2026-05-31T22:00Z"
     assert str(period_in("on 2026-10-25", now)) == "on 2026-10-25: 2026-10-24T22:00Z to 2026-10-25T23:00Z"
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize("now", ["2026-03-29T01:30:00+00:00", "2026-10-25T01:30:00+00:00"])
+def test_hours_and_minutes_are_counted_whatever_the_clocks_do(now: str) -> None:
+    seconds = datetime.fromisoformat(now).timestamp()
+    for words, since, until in (("last 2 hours", -7200, 0), ("10 minutes ago", -600, -540), ("last hour", -3600, 0)):
+        found = period_in(words, seconds)
+        assert found is not None
+        assert (found.since, found.until) == (seconds + since, seconds + until)
 
 
 def test_the_last_week_of_a_new_year_is_in_the_old_one() -> None:
@@ -295,6 +307,23 @@ def test_a_period_may_be_named_in_another_language(
 
 
 @pytest.mark.parametrize(
+    ("question", "words", "rest"),
+    [
+        ("der Fehler 404 letzte Woche", "letzte Woche", "der Fehler 404"),
+        ("Fehler 503 seit gestern", "seit gestern", "Fehler 503"),
+        ("el error 503 desde ayer", "desde ayer", "el error 503"),
+        ("les pannes de ces 3 derniers jours", "de ces 3 derniers jours", "les pannes"),
+    ],
+)
+def test_a_number_beside_a_period_is_no_part_of_it(question: str, words: str, rest: str) -> None:
+    found = period_in(question, WEDNESDAY.timestamp())
+    assert found is not None
+    assert (found.words, found.rest) == (words, rest)
+    assert found.since is not None
+    assert found.since > day("2026-11-15")
+
+
+@pytest.mark.parametrize(
     "question",
     [
         "was ist hier passiert",
@@ -312,7 +341,8 @@ def test_words_of_another_language_that_name_no_time(question: str) -> None:
 
 def test_bounds_in_other_languages() -> None:
     now = WEDNESDAY.timestamp()
-    for words in ("letzte Woche", "la semaine dernière", "la semana pasada"):
+    decomposed = unicodedata.normalize("NFD", "la semaine dernière")
+    for words in ("letzte Woche", "la semaine dernière", decomposed, "la semana pasada"):
         assert parse_bound(words, now, end=False) == day("2026-11-16")
         assert parse_bound(words, now, end=True) == day("2026-11-23")
     assert parse_bound("was gestern war", now, end=False) is None

@@ -75,11 +75,28 @@ def test_a_damaged_query_is_no_error(stored: Stored) -> None:
         stored.hits(asked)
 
 
-@pytest.mark.parametrize(("kept", "asked"), [("wi-fi", "wifi"), ("wifi", "wi-fi"), ("e mail server", "e-mail")])
+@pytest.mark.parametrize(
+    ("kept", "asked"),
+    [
+        ("wi-fi", "wifi"),
+        ("wifi", "wi-fi"),
+        ("e mail server", "e-mail"),
+        ("wifi", "(wi-fi)"),
+        ("kuchebar", "ku\u0308-chebar"),
+    ],
+)
 def test_compounds_are_read_as_they_are_written(kept: str, asked: str, stored: Stored) -> None:
     stored.texts(f"the {kept} of the office is slow", "the printer is slow")
     assert stored.ids(f"{asked} office", mode="text")[0] == "m0"
     assert stored.hits(asked, mode="text")[0]["why"]["text"] > 0.2
+
+
+def test_a_word_of_thousands_of_letters_is_no_compound(stored: Stored) -> None:
+    """Each way to split it would be a column of one query."""
+    stored.texts("the printer is slow")
+    found = stored.search("aB" * 2_048, mode="text")
+    assert found["hits"] == []
+    assert found["fresh"]["root"]["state"] == "fresh"
 
 
 def test_the_list_of_common_words_is_read_only_for_a_word_with_a_neighbour(

@@ -468,7 +468,7 @@ QUESTIONS = (
         "--rerank minilm",
         "Ranks the best 20 results again with MiniLM (the extra `minilm`), a quarter of a second slower. It is a key "
         'of [search], too. With `embedder = "minilm"` the built-in vectors rank them again, in milliseconds and '
-        "without being asked, except among topic files; `--rerank off` leaves that out.",
+        "without being asked, unless topic files are searched as well; `--rerank off` leaves that out.",
     ),
 )
 RESULTS = (

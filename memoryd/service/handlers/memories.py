@@ -68,7 +68,8 @@ class MemoryHandlers(Handlers):
     # --- reading
 
     def search(self, request: SearchRequest) -> Answer:
-        """Search the catalogues of the requested roots; on a thread of its own if a model ranks the results again."""
+        """Search the catalogues of the requested roots; on a thread of its own if a slow model ranks the results
+        again."""
         roots, user, similar = self._search_roots(request), request.user, request.similar
         like, excluded = (None if request.vector is None else similar_to_vector(request.vector)), None
         if similar is not None:
@@ -94,7 +95,7 @@ class MemoryHandlers(Handlers):
         def work() -> SearchResult:
             return self._note_failed(request, found())
 
-        if reranker is not None:
+        if reranker is not None and not reranker.fast:
             return run_in_thread("memoryd-rerank", work)
         with self._roots.searches.searching():
             return work()
