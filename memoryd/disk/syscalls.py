@@ -369,15 +369,15 @@ def inherit_owner(fd: int, directory: int) -> None:
 
     The agents run as that user, who could open neither a memory, index file or lock that root created, nor write in
     a directory of root. Where the change is refused (no capability, no such user in this namespace, a file system
-    without owners) it stays root's.
+    without owners, the user's quota) it stays root's.
     """
     if os.geteuid() != 0:
         return
     above = os.fstat(directory)
-    if above.st_uid == 0:
+    if above.st_uid == 0 or os.fstat(fd).st_uid != 0:  # not ours: put in the place of what was made
         return
     try:
         os.fchown(fd, above.st_uid, above.st_gid)
     except OSError as error:
-        if error.errno not in (*UNSUPPORTED, errno.EPERM):
+        if error.errno not in (*UNSUPPORTED, errno.EPERM, errno.EDQUOT):
             raise

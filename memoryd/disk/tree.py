@@ -287,7 +287,8 @@ class Tree:
                 below = open_directory(directory, name, step)
                 try:
                     if created[-1:] == [step]:
-                        inherit_owner(below, directory)
+                        if not os.listdir(below):  # else its owner has put another one in its place
+                            inherit_owner(below, directory)
                         _set_mode(below, mode if isinstance(mode, int) else mode(step))
                         sync_directory(directory)
                 finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -53,6 +53,45 @@ def test_a_new_file_and_its_new_directories(root: Path, tree: Tree) -> None:
     assert {owner(root / name) for name in ("2026", "2026/11", "2026/11/g", "index.json")} == {AGENT}
     assert stat.S_IMODE((root / "2026").stat().st_mode) == 0o750
     assert stat.S_IMODE((root / "2026/11/g").stat().st_mode) == 0o600
+
+
+def test_a_directory_put_in_the_place_of_a_new_one_keeps_its_owner(
+    root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent may rename any directory into the place of what root has just made."""
+    other = root / "other"
+    other.mkdir(mode=0o700)
+    os.chown(other, 12346, 12346)
+    made = os.mkdir
+
+    def swapped(path: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        made(path, mode, dir_fd=dir_fd)
+        (root / "new").rmdir()
+        other.rename(root / "new")
+
+    monkeypatch.setattr(os, "mkdir", swapped)
+    tree.mkdir("new", 0o700)
+    assert owner(root / "new") == (12346, 12346)
+
+
+def hold(tree: Tree) -> None:
+    with hold_soft(tree.fd, ".archive.lock"):
+        pass
+
+
+@pytest.mark.parametrize("create", [hold, lambda tree: open_or_create(tree.fd, ".lock")])
+def test_a_lock_that_cannot_be_given_away_leaves_nothing_open(
+    root: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, create: Callable[[Tree], object]
+) -> None:
+    def fail(*_args: object) -> None:
+        raise OSError(errno.EIO, "failing disk")
+
+    monkeypatch.setattr(os, "fchown", fail)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="failing disk"):
+        create(tree)
+    assert os.listdir("/proc/self/fd") == before
+    assert [each.name for each in root.iterdir() if ".tmp" in each.name or each.name == ".archive.lock"] == []
 
 
 def test_locks(root: Path, tree: Tree) -> None:

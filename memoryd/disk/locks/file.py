@@ -267,9 +267,15 @@ def _publish(dir_fd: int, name: str, record: bytes) -> int:
 
 def _create(dir_fd: int, name: str, record: bytes = b"") -> int:
     fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=dir_fd)
-    syscalls.inherit_owner(fd, dir_fd)
-    if record:
-        os.write(fd, record)
+    try:
+        syscalls.inherit_owner(fd, dir_fd)
+        if record:
+            os.write(fd, record)
+    except BaseException:
+        os.close(fd)
+        if record:  # without it nobody could ever clear the lock; a flock file stays: another process may have it open
+            os.unlink(name, dir_fd=dir_fd)
+        raise
     return fd
 
 
