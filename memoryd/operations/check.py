@@ -304,6 +304,7 @@ def note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -
 
 def clear_unread(store: Store, path: str) -> None:
     """Clear the finding about a file that can be read again, or was deleted."""
+    store.unreadable_since.pop(path, None)
     _set_finding(store, "unread", path, None)
 
 

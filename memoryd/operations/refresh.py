@@ -52,6 +52,7 @@ from memoryd.store import Store
 READ_ROLES = (Role.SOURCE, Role.ARCHIVE)
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
 GROUP_FILES, GROUP_BYTES = 64, CHUNK_SIZE  # new files that enter the catalogue together
+RETRY_S = 60.0  # for so long a file that cannot be read is read again, without an event
 SLOW_TO_PARSE = 1024 * 1024  # bytes of a document whose pieces are kept at once; a smaller one parses in 50 ms
 
 
@@ -227,7 +228,7 @@ def _read_new(
     """Parse one file into the group; a large line-based one enters the catalogue at once. `content`: None if the file
     is not as it was found, and must be read. Returns its outcome."""
     if content is None:
-        read = _read(store, path, fingerprint)
+        read = _read(store, path, fingerprint, now)
         if isinstance(read, str):
             return read
         content, fingerprint = read
@@ -295,12 +296,13 @@ def _index_changed(
     grown = index_grown(store, row, found, now) if row and row.digest else None
     if grown is not None:
         return grown
-    read = _read(store, path, found)
+    read = _read(store, path, found, now)
     return read if isinstance(read, str) else _index_content(store, path, *read, row, now)
 
 
-def _read(store: Store, path: str, found: Fingerprint) -> tuple[bytes, Fingerprint] | str:
-    """Return the content of a file and its fingerprint, or the outcome if it cannot be read now."""
+def _read(store: Store, path: str, found: Fingerprint, now: float) -> tuple[bytes, Fingerprint] | str:
+    """Return the content of a file and its fingerprint, or the outcome if it cannot be read now. After a minute of
+    failures a file is left to the scans: each attempt may wait long for a failing disk."""
     try:
         read = store.tree.read(path, growing=True)
     except (FileNotFoundError, ChangingError):
@@ -310,8 +312,9 @@ def _read(store: Store, path: str, found: Fingerprint) -> tuple[bytes, Fingerpri
         return note_unread(store, path, found, Finding("too-large", path, message))
     except OSError as error:
         outcome = note_unread(store, path, found, Finding("unreadable", path, f"cannot be read: {error.strerror}"))
-        if refusal(error) is None:
-            return outcome  # until its mode or owner is changed, which causes an event
+        since = store.unreadable_since.setdefault(path, now)
+        if refusal(error) is None or now - since > RETRY_S:  # a change of its mode or owner would cause an event
+            return outcome
         return "half-written" if outcome == "changed" else "waiting"
     clear_unread(store, path)
     return read

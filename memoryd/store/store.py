@@ -109,6 +109,7 @@ class Store(StoreLock):
         self.has_losses = True  # any to judge or to report; those saved earlier are read at the first refresh
         self.loss_reasons: tuple[str, ...] = ()
         self.removed_ids: dict[str, frozenset[str] | None] = {}
+        self.unreadable_since: dict[str, float] = {}  # by path, in epoch seconds
         self.unsaved_versions = UnsavedVersions()
         self.clock_jump_s = 0.0  # of the wall clock against the boot clock, while memoryd runs
         self.attachments = 0  # how often the directory was opened; each time all watches become invalid

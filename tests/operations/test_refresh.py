@@ -428,6 +428,8 @@ class TestDeletions:
         with monkeypatch.context() as failing:
             failing.setattr(Tree, "read", refuse)
             assert [world.look([CORE]).waiting for _ in range(3)] == [waiting] * 3
+            world.now += 61
+            assert world.look([CORE]).waiting == (), "left to the scans"
         assert [each.code for each in all_findings(world.store)] == ["unreadable"]
         assert world.look([CORE]).waiting == ()
         assert [each.id for each in world.store.catalogue.entries([CORE])] == [uuid(1)]
