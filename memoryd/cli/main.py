@@ -117,8 +117,8 @@ def _internal_error(error: Exception) -> MemorydError:
 def _open_closed_streams() -> None:
     """Open the null device as each standard stream that the caller closed (`>&-`).
 
-    Python has None in its place. The descriptor would go to the next file that is opened, and whatever a library or a
-    child process prints would be written into that file. Lowest number first: `open` takes the lowest free one.
+    Python has None in its place. The descriptor would go to the next file that is opened, and whatever a library prints
+    would be written into that file. Lowest number first: `open` takes the lowest free one.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -65,6 +65,7 @@ GOALS: Mapping[tuple[str, str], BySize] = {
     (FIRST_INDEX, "searchable"): {9_999: None, 100_000: Goal(times=3)},
     (KNOWN_START, "searchable"): {99_999: None, 100_000: Goal(times=3)},
     (KNOWN_START, "first hybrid question"): {100_000: Goal(p50=15)},
+    (SEARCH, "needle, in the daemon"): _TEXT,
     (SEARCH, "needle"): _TEXT,
     (SEARCH, "text"): _TEXT,
     (SEARCH, "hybrid"): {1_000: Goal(p50=2), 10_000: Goal(p50=3), 100_000: Goal(p50=10)},

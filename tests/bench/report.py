@@ -54,8 +54,13 @@ FIGURES: Sequence[Figure] = (
         "validation, secrets and rows of each file, in one interpreter",
     ),
     Figure(
-        "search by words: for one memory; mixed; during a first index",
-        ((goals.SEARCH, "needle"), (goals.SEARCH, "text"), (goals.SEARCH_BUSY, "text")),
+        "search by words: for one memory, in the daemon; over the socket; mixed; during a first index",
+        (
+            (goals.SEARCH, "needle, in the daemon"),
+            (goals.SEARCH, "needle"),
+            (goals.SEARCH, "text"),
+            (goals.SEARCH_BUSY, "text"),
+        ),
         "ranking and snippets in Python; the interpreter's lock beside a first index",
     ),
     Figure(
