@@ -160,10 +160,14 @@ def policy(layer: Layer, known_limits: Mapping[str, Limit]) -> Policy:
     return Policy(**plain, schedule=schedule, limits=_limits(layer, known_limits))
 
 
+def limited_files(layer: Layer) -> list[str]:
+    """Return the files for which a layer sets or lifts a limit."""
+    return [name.removeprefix("limits.") for name in layer.values if name.startswith("limits.")]
+
+
 def _limits(layer: Layer, known: Mapping[str, Limit]) -> dict[str, Limit | None]:
-    files = [name.removeprefix("limits.") for name in layer.values if name.startswith("limits.")]
     found: dict[str, Limit | None] = {}
-    for file in files:
+    for file in limited_files(layer):
         parts = layer.values[f"limits.{file}"]
         found[file] = None if parts is None else checks.limit(parts, known.get(file))
     return found

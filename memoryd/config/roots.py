@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from memoryd.config.checks import shown, suggestion
 from memoryd.config.keys import MEMORY_CONFIGURATION, ROOT, Key
-from memoryd.config.layers import Layer, origins, policy, read_policy, read_table
+from memoryd.config.layers import Layer, limited_files, origins, policy, read_policy, read_table
 from memoryd.config.settings import COMMAND_LINE, LAYOUT_CHOICES, RootConfig
 from memoryd.config.toml_text import KeyPath, Problems
 from memoryd.core.defaults import Limit
@@ -369,8 +369,7 @@ def _check_limits(found: _RootEntry, layout_name: str, problems: Problems) -> No
     layout = LAYOUTS.get(layout_name)
     if layout is None or found.key is None:
         return
-    files = [name.removeprefix("limits.") for name in found.layer.values if name.startswith("limits.")]
-    for file in files:
+    for file in limited_files(found.layer):
         if layout.reader.role(file) not in (Role.SOURCE, Role.ARCHIVE):
             hint = suggestion(file, layout.files.limits).strip() or "see `memoryd help layouts`"
             problems.add((*found.key[:2], "limits", file), f"is no file of memories in {layout_name}; {hint}")

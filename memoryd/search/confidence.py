@@ -54,6 +54,7 @@ BY_RERANK = Limits(0.42, 0.6)
 # Four or more letters and digits (`2FA` and `K8s` are words), or letters with signs that no sentence has: `0x80070422`,
 # `CVE-2024-3094`, `parse_v7`, `a.b.c`, `/etc/hosts`, `https://example.org`, `ines@example.org`.
 MAX_IDENTIFIER_CHARS = 100
+PUNCTUATION = ".,;:!?\"'()[]`"  # around a word of a question
 _IDENTIFIER = re.compile(
     r"(?=\S*\d)(?=\S*[^\W\d])\S{4,}|\S*\w_\w\S*|\w+(?:[.:/\\]\w+){2,}\S*"
     r"|(?:\w+:/|~|\.{1,2})?/\w\S*[/.]\S+|\w[\w.+-]*@[\w-]+\.\w\S*"
@@ -135,7 +136,7 @@ def _names(pieces: Sequence[str]) -> list[str]:
 
 
 def _missing_identifiers(reader: IndexReader, query: ParsedQuery) -> list[str]:
-    pieces = (piece.strip(".,;:!?\"'()[]`") for piece in query.pieces)
+    pieces = (piece.strip(PUNCTUATION) for piece in query.pieces)
     found = {
         piece: " ".join(tokens(piece))
         for piece in pieces
@@ -180,10 +181,15 @@ def confidence_of_rerank(found: Candidate, cosine: float) -> str:
     """Return the confidence of a hit that another embedder judges by this cosine; only one that was sure stays sure."""
     if found.why.get("match") == PHRASE.name:
         return found.confidence
-    before = found.why.get("semantic")
-    both = (cosine + before["cosine"]) / 2 if isinstance(before, dict) else cosine
-    score = both + TEXT_WEIGHT / 2 * found.text**TEXT_POWER - MISSING_NAME * found.lacking
+    score = mean_cosine(found, cosine, 0.5) + TEXT_WEIGHT / 2 * found.text**TEXT_POWER - MISSING_NAME * found.lacking
     return _confidence(score, BY_RERANK, certain=found.confidence == "sure")
+
+
+def mean_cosine(found: Candidate, cosine: float, share: float) -> float:
+    """Return the mean of a cosine by another embedder, which has this share, and that of the search, if it compared
+    vectors."""
+    before = found.why.get("semantic")
+    return share * cosine + (1 - share) * before["cosine"] if isinstance(before, dict) else cosine
 
 
 def _confidence(score: float, limits: Limits, *, certain: bool) -> Confidence:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from memoryd.core.index import IndexReader, Match
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms
 from memoryd.search.confidence import Missing, ends_with_number, missing_words, with_confidence
-from memoryd.search.periods import Period, period_in, prefers_newest
+from memoryd.search.periods import Period, prefers_newest
 from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, parse_query
 from memoryd.search.ranking import (
     ALL,
@@ -142,8 +142,7 @@ class SearchEngine:
     def _preferred(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         """Find memories. Those of a time that the question names, or the newest if it asks for what holds now, are
         preferred."""
-        asked = question.query.raw[:MAX_CHARS]
-        period, newest = period_in(asked, question.now), prefers_newest(asked)
+        period, newest = question.period, prefers_newest(question.query.raw[:MAX_CHARS])
         if question.like is not None or not (period or newest):
             return self._fill(reader, question, missing)
         found = self._fill(reader, replace(question, limit=max(question.limit, MAX_POINTED)), missing)
@@ -246,8 +245,7 @@ def missing_in(reader: IndexReader, question: Question) -> Missing:
     """Return the words of a question that no memory has; none if it asks by a vector."""
     if question.like is not None:
         return Missing()
-    period = period_in(question.query.raw[:MAX_CHARS], question.now)
-    return missing_words(reader, question.query, period.words if period is not None else "")
+    return missing_words(reader, question.query, question.period.words if question.period is not None else "")
 
 
 def _score(found: Candidate) -> float:

@@ -126,27 +126,36 @@ def _english_period(question: str, now: float) -> Period | None:
             continue
         since, until = bounds
         last = found
-        if since is not None and until is not None and (to := _TO.match(question, found.end())):
-            other = _PERIOD.match(question, to.end())
-            is_range = "between" in found.group().lower() or "and" not in to.group().lower()
-            ends = None
-            if other is not None and not other["open"] and not other["season"] and (is_range or _is_time(other)):
-                ends = _bounds(other, now)
-            if other is not None and ends is not None and (ends[1] or 0.0) > until:
-                last, until = other, ends[1]
+        ending = _end_of_range(question, found, now) if since is not None else None
+        if ending is not None and until is not None and ending[0] > until:
+            until, last = ending
         words, rest = question[found.start() : last.end()], f"{question[: found.start()]} {question[last.end() :]}"
         return Period(since, until, words, " ".join(rest.split()))
     return None
+
+
+def _end_of_range(question: str, first: re.Match[str], now: float) -> tuple[float, re.Match[str]] | None:
+    """Return the end of the period up to which a range goes that begins with the first one (`from May to July`), and
+    its words; None if it is no range."""
+    to = _TO.match(question, first.end())
+    last = _PERIOD.match(question, to.end()) if to is not None else None
+    if to is None or last is None or last["open"] or last["season"]:
+        return None
+    is_range = "between" in first.group().lower() or "and" not in to.group().lower()
+    bounds = _bounds(last, now) if is_range or _is_time(last) else None
+    return None if bounds is None or bounds[1] is None else (bounds[1], last)
 
 
 def _bounds(found: re.Match[str], now: float) -> tuple[float | None, float | None] | None:
     """Return the start and the end of a period in seconds, None for an open one; None for a date that does not
     exist."""
     exact = _exact(found, now)
-    span = _span(found, _local(now)) if exact is None else None
-    if exact is None and span is None:
-        return None
-    start, end = exact or (each.timestamp() for each in span or ())
+    if exact is None:
+        days = _span(found, _local(now))
+        if days is None:
+            return None
+        exact = days[0].timestamp(), days[1].timestamp()
+    start, end = exact
     opening = (found["open"] or "").lower()
     since = None if opening in ("before", "until") else end if opening == "after" else start
     until = None if opening in ("since", "after") else start if opening == "before" else end

@@ -38,17 +38,12 @@ class Forms(dict[Term, Term]):
     """The term for each word of a question that matches it in any form. With an index it has the forms found there,
     looked up when a word is first asked for; else the forms that share a prefix."""
 
-    def __init__(self, known: Mapping[Term, Term] | None = None) -> None:
-        super().__init__(known or {})
-        self._reader: IndexReader | None = None
-        self._languages: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, reader: IndexReader, languages: tuple[str, ...]) -> Forms:
-        """Return the forms that an index has of the words of a question in these languages."""
-        forms = cls()
-        forms._reader, forms._languages = reader, languages
-        return forms
+    def __init__(
+        self, known: Mapping[Term, Term], reader: IndexReader | None = None, languages: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(known)
+        self._reader = reader
+        self._languages = languages
 
     def __missing__(self, term: Term) -> Term:
         if self._reader is None:
@@ -77,11 +72,11 @@ class ParsedQuery(Struct, frozen=True, dict=True):
     function_words: frozenset[str]
     informative: tuple[Term, ...]
     quoted: bool = False
-    forms: Forms = field(default_factory=Forms)
+    forms: Forms = field(default_factory=lambda: Forms({}))
 
     def with_forms(self, reader: IndexReader) -> ParsedQuery:
         """Return the query with the forms of its words that the index has, as long as it can be read."""
-        return replace(self, forms=Forms.of(reader, self.languages))
+        return replace(self, forms=Forms({}, reader, self.languages))
 
     def without_reader(self, shown: Sequence[Term] = ()) -> ParsedQuery:
         """Return the query with the forms that were looked up until now, and those of the words that are `shown`."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from memoryd.core.vectors import cosine, unpack
-from memoryd.search.confidence import confidence_of_rerank
+from memoryd.search.confidence import confidence_of_rerank, mean_cosine
 from memoryd.search.embedding import static
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
 from memoryd.search.ranking import IN_PERIOD, NEWEST_OF_SUBJECT, Candidate, Why
@@ -66,7 +66,7 @@ class Reranker:
         named = [each.key for each in given if each.why.get("named")]
         rare = {each.key: worth for each in given if isinstance(worth := each.why.get("rare_words"), float)}
         cosines = self._cosines(question, texts)
-        means = {each.key: self._mean(cosines[each.key], each) for each in given}
+        means = {each.key: mean_cosine(each, cosines[each.key], self._share) for each in given}
         fused = fuse(given, Meant(self.model, means, named, rare), len(given))
         best = _prefer_times([self._ranked(each, judged, cosines) for each in fused])
         lowest = best[-1].candidate.score
@@ -81,11 +81,6 @@ class Reranker:
         size = self._embedder.size
         asked, *vectors = (unpack(each, size) for each in self._embedder.embed([question, *texts]))
         return {-position: cosine(asked, vector) for position, vector in enumerate(vectors)}
-
-    def _mean(self, own: float, found: Candidate) -> float:
-        """Return the weighted mean of a cosine of this embedder and that of the search, if it compared vectors."""
-        before = found.why.get("semantic")
-        return self._share * own + (1 - self._share) * before["cosine"] if isinstance(before, dict) else own
 
     def _ranked(self, fused: Candidate, judged: Sequence[Candidate], cosines: Mapping[int, float]) -> Ranked:
         """Return the candidate with its new score, and what decided it."""

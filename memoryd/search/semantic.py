@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from math import exp, log
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,7 +22,8 @@ from memoryd.core.query import Filters, Mode
 from memoryd.core.vectors import CannotCompareError, agent_model, cosine, pack_floats, unpack
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
-from memoryd.search.query_terms import ParsedQuery, loose_term
+from memoryd.search.periods import Period, period_in
+from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, loose_term
 from memoryd.search.ranking import PHRASE, Candidate, Points, Why, below
 
 SAME = 0.95  # a stored vector that an embedder makes again with this cosine is of its model
@@ -65,7 +67,7 @@ class RankingProfile(Struct, frozen=True):
     fill: bool = False
 
 
-class Question(Struct, frozen=True):
+class Question(Struct, frozen=True, dict=True):
     """A search in one root: for a query or, instead, for a vector (`like`). `now` in seconds."""
 
     query: ParsedQuery
@@ -75,6 +77,11 @@ class Question(Struct, frozen=True):
     now: float
     profile: RankingProfile = field(default_factory=RankingProfile)
     like: Like | None = None
+
+    @cached_property
+    def period(self) -> Period | None:
+        """The period that it names."""
+        return period_in(self.query.raw[:MAX_CHARS], self.now)
 
 
 class VectorsMissingError(Exception):

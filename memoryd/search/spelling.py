@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from memoryd.core.index import IndexReader
 from memoryd.core.query import Term
 from memoryd.core.words import tokens
-from memoryd.search.confidence import Missing, spellings_in
+from memoryd.search.confidence import PUNCTUATION, Missing, spellings_in
 from memoryd.search.embedding.static import is_common_word, words_within
 from memoryd.search.query_terms import ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate
@@ -84,11 +84,10 @@ def _parts(reader: IndexReader, word: str) -> str | None:
 
 def _joined(reader: IndexReader, query: ParsedQuery, missing: Sequence[str]) -> dict[str, str]:
     """Return the pieces such as `wi-fi` that memories have as one word."""
-    pieces = [unicodedata.normalize("NFC", each).strip(".,;:!?\"'()[]`") for each in query.pieces]
+    pieces = [unicodedata.normalize("NFC", each).strip(PUNCTUATION) for each in query.pieces]
     found = {piece: "".join(tokens(piece)) for piece in pieces if "-" in piece or "_" in piece}
     asked = {piece: word for piece, word in found.items() if not {piece, *tokens(piece)}.isdisjoint(missing)}
-    counts = reader.term_frequencies([Term(word) for word in asked.values()]) if asked else []
-    return {piece.lower(): word for (piece, word), count in zip(asked.items(), counts, strict=True) if count}
+    return {piece.lower(): asked[piece] for piece in _in_memories(reader, asked)}
 
 
 def _split(reader: IndexReader, query: ParsedQuery, missing: Sequence[str]) -> dict[str, str]:
@@ -96,9 +95,14 @@ def _split(reader: IndexReader, query: ParsedQuery, missing: Sequence[str]) -> d
     lacking = {each.lower() for each in missing}
     found = {word.lower(): word for piece in query.pieces for word in _NAME.findall(piece)}
     ways = {word: tokens(" ".join(words_within(name))) for word, name in found.items() if word in lacking}
-    asked = {word: parts for word, parts in ways.items() if len(parts) > 1}
-    counts = reader.term_frequencies([Term(" ".join(parts)) for parts in asked.values()]) if asked else []
-    return {word: "-".join(parts) for (word, parts), count in zip(asked.items(), counts, strict=True) if count}
+    asked = {word: " ".join(parts) for word, parts in ways.items() if len(parts) > 1}
+    return {word: "-".join(ways[word]) for word in _in_memories(reader, asked)}
+
+
+def _in_memories(reader: IndexReader, asked: Mapping[str, str]) -> list[str]:
+    """Return the keys of the words and phrases that any memory has."""
+    counts = reader.term_frequencies([Term(each) for each in asked.values()]) if asked else []
+    return [key for key, count in zip(asked, counts, strict=True) if count]
 
 
 def _nearest(reader: IndexReader, word: str) -> str | None:
