@@ -2,7 +2,7 @@
 
 python -m tests.bench.finding                  the half for reporting, 1,000 other memories, the shipped table
 python -m tests.bench.finding --half tune      the half that values are chosen by
-python -m tests.bench.finding --held-out 1     another set, by which few values were chosen; also 2, 3, 4
+python -m tests.bench.finding --held-out 1     another set, by which few values were chosen; also 2, 3, 4, 5
 python -m tests.bench.finding --tagged         each memory with a category and tags
 python -m tests.bench.finding --minilm DIR     with MiniLM beside it; its vectors are kept in DIR
 python -m tests.bench.finding --misses hybrid  every question whose answer is not first, and what is
@@ -128,7 +128,7 @@ def measure(arms: Mapping[str, Arm], asked: Sequence[Asked]) -> dict[str, Answer
 def main() -> None:
     parser = argparse.ArgumentParser(description="how well search finds")
     parser.add_argument("--half", choices=("tune", "report", "all"), default="report")
-    parser.add_argument("--held-out", type=int, choices=(1, 2, 3, 4), help="another set, all of it")
+    parser.add_argument("--held-out", type=int, choices=range(1, len(HELD_OUT) + 1), help="another set, all of it")
     parser.add_argument("--others", type=int, default=1_000, help="how many memories answer nothing")
     parser.add_argument("--seed", type=int, default=1, help="which other memories")
     parser.add_argument("--tagged", action="store_true", help="each memory with a category and tags")
