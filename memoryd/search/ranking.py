@@ -11,8 +11,9 @@ Topic files are ranked by the points of seed 001 instead: for keywords, context,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from math import exp
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ IN_PERIOD = 0.6  # what a memory of the time that a question names gains
 # which it may replace in other words (tests.bench.finding, also with "now" after each question).
 NEWEST, NEWEST_OF_SUBJECT = 0.4, 1.3
 MAX_OF_SUBJECT = 10  # memories; a word in more of them names no subject
+MAX_OF_PAIR = 100  # memories; words in more of them name none even two at a time
 
 Why = Mapping[str, object]
 """The parts of a score by name, plain JSON."""
@@ -156,14 +158,18 @@ def prefer_times(
 
 
 def _same_subject(reader: IndexReader, query: ParsedQuery, found: Sequence[Candidate]) -> Collection[int]:
-    """Return the memories about the subject of the best candidate: those with the rarest word of the question that it
-    shares with any other; none if it shares only common words."""
+    """Return the memories about the subject of the best candidate: those that share two words of the question with it,
+    or if there are none, the rarest word that it shares with any; none if they share only common words."""
     words = [query.form_of(word) for word in query.informative if word.text not in TIME_WORDS]
     if not words or not found:
         return ()
     best = max(found, key=lambda each: each.score).key
-    listed = [keys for keys in reader.keys_with(words, MAX_OF_SUBJECT) if keys is not None]
-    return min((keys for keys in listed if best in keys and len(keys) > 1), key=len, default=())
+    shared = [keys for keys in reader.keys_with(words, MAX_OF_PAIR) if keys is not None and best in keys]
+    counts = Counter(chain.from_iterable(shared))
+    subject = {key for key, count in counts.items() if count > 1}
+    if len(subject) > 1:
+        return subject
+    return min((keys for keys in shared if 1 < len(keys) <= MAX_OF_SUBJECT), key=len, default=())
 
 
 class Counts(NamedTuple):

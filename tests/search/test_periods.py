@@ -263,6 +263,22 @@ def test_a_word_of_one_memory_or_of_many_names_no_subject(stored: Stored) -> Non
     assert alone["why"]["newest"] == gains["after"]["old"] < gains["before"]["old"]
 
 
+def test_two_words_name_a_subject_though_neither_does_alone(stored: Stored) -> None:
+    """The rarest word, the window, is shared only with a memory about another subject."""
+    stored.put(
+        memory("old", "Deploy window for the billing service: Tuesdays before the shops open.", age=412),
+        memory("new", "Billing now deploys on Thursdays; Tuesdays collided with the dunning run.", age=38),
+        memory("glass", "The window in the hall is cleaned in March.", age=38),
+        *(memory(f"deploy {n}", f"deploys are announced in channel {n}", age=38) for n in range(MAX_OF_SUBJECT)),
+        *(memory(f"billing {n}", f"billing of customer {n}", age=38) for n in range(MAX_OF_SUBJECT)),
+        *(memory(f"railway {n}", f"the model railway, part {n}", age=38) for n in range(100)),
+    )
+    assert stored.ids("deploy window for billing")[0] == "old"
+    gains = {hit["id"]: hit["why"]["newest"] for hit in stored.hits("current deploy window for billing")}
+    assert [*gains].index("new") < [*gains].index("old")
+    assert gains["new"] > 2 * gains["glass"]
+
+
 def test_a_period_is_preferred_and_explained(stored: Stored) -> None:
     stored.put(
         memory("old", "outage of the checkout", age=100),
