@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from memoryd.cli.screen import Screen
+from memoryd.cli.screen import Screen, epoch_of, format_time
 from memoryd.cli.views_status import Result
 
 NORMAL_LAG_MS = 2000  # a smaller lag of the index is normal after a change and not reported
@@ -20,7 +20,9 @@ def show_hits(screen: Screen, result: Result) -> None:
         text = str(result["embedding"]).rstrip("\n")
         if text:
             screen.line(text)
-        _show_freshness(Screen(sys.stderr, fancy=False), result)
+        remarks = Screen(sys.stderr, fancy=False)
+        _show_period(remarks, result)
+        _show_freshness(remarks, result)
         return
     hits = result.get("hits", [])
     for number, hit in enumerate(hits):
@@ -30,6 +32,7 @@ def show_hits(screen: Screen, result: Result) -> None:
     if not hits:
         screen.line("nothing found")
     _show_missing_words(screen, result.get("missing_words", ()), hits)
+    _show_period(screen, result)
     _show_freshness(screen, result)
 
 
@@ -41,6 +44,32 @@ def _show_missing_words(screen: Screen, missing: Sequence[str], hits: Sequence[R
     parts = {part for word in read_as for part in (word, *word.split("-"))}
     if others := [word for word in missing if word.lower() not in parts]:
         screen.line(f"! no memory has: {', '.join(others)}")
+
+
+def _show_period(screen: Screen, result: Result) -> None:
+    """Show which time the question names, and whether the results are from then."""
+    period, hits = result.get("period"), result.get("hits", [])
+    if period is None:
+        return
+    parts = [f'! read "{period["words"]}" as {_days_of(period)}']
+    if period["empty"]:
+        parts += ["no memory is from then"]
+    if hits and not any(hit.get("why", {}).get("period") for hit in hits):
+        parts += ["these are from other times"]
+    screen.line("; ".join(parts))
+
+
+def _days_of(period: Result) -> str:
+    """Return the first and the last day of a period; with the time if it does not begin or end at midnight here."""
+    since, until = (format_time(period[name])[:16] for name in ("since", "until"))
+    end = epoch_of(period["until"])
+    if since.endswith(("00:00", "-")) and until.endswith(("00:00", "-")):
+        since, until = since[:10], format_time(end - 1 if end is not None else None)[:10]
+    if period["until"] is None:
+        return f"{since} and later"
+    if period["since"] is None:
+        return f"{until} and earlier"
+    return since if since == until else f"{since} to {until}"
 
 
 def _hit(screen: Screen, hit: Result) -> None:

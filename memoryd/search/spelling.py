@@ -66,10 +66,11 @@ def read_question(reader: IndexReader, question: Question, missing: Missing) -> 
 
 def with_replaced(text: str, words: Mapping[str, str]) -> str:
     """Return the text with each of these words replaced."""
+    text = unicodedata.normalize("NFC", text)
+    if not words:
+        return text
     pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b", re.IGNORECASE)
-    return pattern.sub(
-        lambda match: words.get(match.group().lower(), match.group()), unicodedata.normalize("NFC", text)
-    )
+    return pattern.sub(lambda match: words.get(match.group().lower(), match.group()), text)
 
 
 def _parts(reader: IndexReader, word: str) -> str | None:

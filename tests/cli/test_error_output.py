@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,47 @@ def test_a_word_that_was_read_as_another_is_not_missing() -> None:
     lines = [line for line in out.getvalue().splitlines() if line.startswith("!")]
     read = ["! read enforcemnt as enforcement", "! read wi-fi as wifi", "! read pay1234 as pay-1234"]
     assert lines == [*read, "! no memory has: zeppelin"]
+
+
+HITS = [{"id": "m", "root": "a", "why": {"period": "last week: ..."}}, {"id": "n", "root": "b"}]
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "empty", "hits", "line"),
+    [
+        ("2026-11-15T23:00:00Z", "2026-11-22T23:00:00Z", False, HITS, "2026-11-16 to 2026-11-22"),
+        ("2026-11-23T23:00:00Z", "2026-11-24T23:00:00Z", False, HITS, "2026-11-24"),
+        ("2026-04-30T22:00:00Z", None, False, HITS, "2026-05-01 and later"),
+        (None, "2026-04-30T22:00:00Z", False, HITS, "2026-04-30 and earlier"),
+        ("2026-11-24T12:00:00Z", "2026-11-24T13:00:00Z", False, HITS, "2026-11-24 13:00 to 2026-11-24 14:00"),
+        ("2026-11-23T23:00:00Z", "2026-11-24T23:00:00Z", True, [], "2026-11-24; no memory is from then"),
+        ("2026-11-23T23:00:00Z", "2026-11-24T23:00:00Z", False, [], "2026-11-24"),
+        (
+            "2026-11-23T23:00:00Z",
+            "2026-11-24T23:00:00Z",
+            True,
+            HITS[1:],
+            "2026-11-24; no memory is from then; these are from other times",
+        ),
+        ("2026-11-23T23:00:00Z", "2026-11-24T23:00:00Z", False, HITS[1:], "2026-11-24; these are from other times"),
+    ],
+)
+def test_the_period_of_a_question_is_shown_in_local_days(
+    monkeypatch: pytest.MonkeyPatch,
+    since: str | None,
+    until: str | None,
+    empty: bool,
+    hits: list[dict[str, object]],
+    line: str,
+) -> None:
+    out = io.StringIO()
+    period = {"words": "then", "since": since, "until": until, "empty": empty}
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        views_memories.show_hits(Screen(out, fancy=False), {"hits": hits, "period": period})
+    time.tzset()
+    assert out.getvalue().splitlines()[-1] == f'! read "then" as {line}'
 
 
 @pytest.mark.parametrize(

@@ -377,3 +377,33 @@ def test_few_small_words_are_part_of_a_period() -> None:
     found = period_in("in in in in in in May", WEDNESDAY.timestamp())
     assert found is not None
     assert found.words == "in in in in May"
+
+
+def test_the_answer_names_the_period_and_whether_any_memory_is_of_it(stored: Stored) -> None:
+    stored.put(memory("old", "outage of the checkout", age=100), memory("lunch", "lunch of the team", age=1))
+    found = stored.search("outage yesterday")
+    assert found["hits"][0]["id"] == "old"
+    assert found["period"] == {
+        "words": "yesterday",
+        "since": "2027-01-14T00:00:00Z",
+        "until": "2027-01-15T00:00:00Z",
+        "empty": False,
+    }
+    assert stored.search("outage last week")["period"]["empty"] is True
+    assert stored.search("lunch yesterday")["period"]["empty"] is False
+    assert stored.search("lunch yesterday", type="task")["period"]["empty"] is True
+    assert stored.search("outage since May")["period"]["until"] is None
+    assert "period" not in stored.search("outage")
+
+
+def test_a_phrase_in_quotation_marks_names_no_period(stored: Stored) -> None:
+    stored.texts("the outage of yesterday morning")
+    assert "period" not in stored.search('"outage of yesterday"')
+    assert stored.search('"lunch of yesterday"')["period"]["words"] == "of yesterday"
+
+
+def test_a_period_may_be_misspelt(stored: Stored) -> None:
+    stored.put(memory("a", "lunch as yesterday", age=1))
+    found = stored.search("lunch yesetrday")
+    assert found["hits"][0]["why"]["read_as"] == {"yesetrday": "yesterday"}
+    assert found["period"]["words"] == "yesterday"

@@ -10,7 +10,7 @@ import click
 from memoryd import errors
 from memoryd.cli import exits
 from memoryd.cli.commands import MANY_CHOICES
-from memoryd.cli.help import prose
+from memoryd.cli.help import prose, ranking
 from memoryd.cli.help.render import Entry, Section
 from memoryd.config.keys import DAEMON, ENDPOINT, MEMORY_CONFIGURATION, POLICY, ROOT, SCHEDULE, SEARCH, SECRETS_KEY, Key
 from memoryd.config.settings import DaemonConfig, EndpointConfig, SearchConfig
@@ -216,6 +216,6 @@ TOPICS: Mapping[str, Topic] = {
     "files": Topic("where memoryd keeps its files", files),
     "exit-codes": Topic("the exit codes", exit_codes),
     "secrets": Topic("what counts as a secret, and what happens to it", prose.secrets),
-    "ranking": Topic("how search ranks memories, and how to read its results", prose.ranking),
+    "ranking": Topic("how search ranks memories, and how to read its results", ranking.ranking),
     "decisions": Topic("promises, decisions and limits", prose.decisions),
 }

@@ -176,6 +176,18 @@ class HitRow(MemoryRow, kw_only=True):
     why: JsonObject
 
 
+class PeriodRow(Struct, kw_only=True):
+    """The time that a question names: from `since` up to, but without, `until` (UTC with `Z`; None: open).
+
+    `words`: how it was named. `empty`: no memory that the search covers is from then.
+    """
+
+    words: str
+    since: str | None
+    until: str | None
+    empty: bool
+
+
 class Freshness(Struct, kw_only=True):
     """The freshness of the results from one root.
 
@@ -206,6 +218,10 @@ class SearchResult(Result, kw_only=True):
     embedding: Annotated[str | UnsetType, member("with `max_tokens`: the memories as one text")] = UNSET
     tokens: Annotated[int | UnsetType, member("how many tokens that is, about")] = UNSET
     missing_words: Annotated[list[str] | UnsetType, member("words of the query that no memory has, if any")] = UNSET
+    period: Annotated[
+        PeriodRow | UnsetType,
+        member("{words, since, until, empty}: the time that the query names, if any; memories of it are preferred"),
+    ] = UNSET
     took_ms: Annotated[float, member("how long it took")]
     fresh: Fresh
 
