@@ -24,13 +24,13 @@ from memoryd.cli.options import (
     complete_roots,
     complete_types,
     example,
-    is_utf8,
     json_option,
     socket_of,
 )
 from memoryd.cli.screen import print_json
 from memoryd.control.methods import LAYOUTS, Method, Param, groups
 from memoryd.control.parameters import check_params
+from memoryd.core.spans import is_encodable
 from memoryd.errors import InvalidMemoryError, UsageError
 
 _TYPES: dict[str, click.ParamType[Any]] = {"str": click.STRING, "int": click.INT, "float": click.FLOAT}
@@ -221,10 +221,10 @@ def _require_utf8(method: Method, params: Values) -> None:
     escapes such bytes: right for a name that is looked up, but this would store another text or add another path."""
     for param in method.params:
         value = params.get(param.name, "")
-        if param.type in ("object", "objects") and not is_utf8(json.dumps(value, ensure_ascii=False)):
+        if param.type in ("object", "objects") and not is_encodable(json.dumps(value, ensure_ascii=False)):
             hint = "nothing was stored; convert it with `iconv`, or set LC_ALL to the encoding of this terminal"
             raise UsageError("the memory is not text in the encoding of the locale", hint=hint)
-        if param.option.local_path and param.cli == "argument" and not is_utf8(value):
+        if param.option.local_path and param.cli == "argument" and not is_encodable(value):
             raise UsageError(f"{value}: {NOT_UTF8}", hint=NOT_UTF8_HINT)
 
 

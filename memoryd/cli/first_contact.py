@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memoryd.cli import exits
-from memoryd.cli.options import NOT_UTF8, NOT_UTF8_HINT, absolute_path, example, is_utf8, json_option
+from memoryd.cli.options import NOT_UTF8, NOT_UTF8_HINT, absolute_path, example, json_option
 from memoryd.cli.screen import Screen, make_screen, print_json, printable
 from memoryd.cli.views_status import format_counts, name_action
 from memoryd.control.methods import LAYOUTS
+from memoryd.core.spans import is_encodable
 from memoryd.errors import ConflictError
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _inspect(path: str, *, mention: bool = False) -> tuple[str | None, str, str]
     except OSError as error:
         click.echo(printable(f"skipped {path}: {error.strerror}"), err=True)
         return None
-    if found.layout is not None and not is_utf8(path):
+    if found.layout is not None and not is_encodable(path):
         return None, NOT_UTF8, NOT_UTF8_HINT
     if found.layout is not None:
         return found.layout, found.matches[found.layout], ""

@@ -90,13 +90,3 @@ def absolute_path(path: str) -> str:
     if not path:
         raise UsageError("a path is empty", hint="name a directory; `.` is the working directory")
     return os.path.abspath(os.path.expanduser(path))
-
-
-def is_utf8(text: str) -> bool:
-    """Return False for a text with bytes of the command line or of a file name that could not be decoded, or with a
-    lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -75,6 +75,12 @@ def replace_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
+def is_encodable(text: str) -> bool:
+    """Return False for a text with a lone surrogate, as Python has for bytes of the command line or of a file name that
+    it could not decode."""
+    return replace_surrogates(text) == text
+
+
 def sha256(content: bytes) -> str:
     """Return the SHA-256 digest in hex."""
     return digest_of(content).hexdigest()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from memoryd.core.index import Identity, identity
 from memoryd.core.records import Facts, Record
 from memoryd.core.secrets import not_known_clean, redact
-from memoryd.core.spans import replace_surrogates
+from memoryd.core.spans import is_encodable, replace_surrogates
 
 _NO_TEXT = frozenset({bool, int, float, type(None)})
 _TOGETHER = 32  # records
@@ -88,7 +88,7 @@ def _is_clean(value: object) -> bool:
     _add_strings(value, strings)
     unique = dict.fromkeys(strings)
     joined, doubtful = "\n".join(unique), "\n".join(not_known_clean(unique))
-    return "\0" not in joined and replace_surrogates(joined) == joined and redact(doubtful) == doubtful
+    return "\0" not in joined and is_encodable(joined) and redact(doubtful) == doubtful
 
 
 def _clean(text: str) -> str:

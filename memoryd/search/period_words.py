@@ -14,6 +14,13 @@ from typing import NamedTuple
 from memoryd.core.words import tokens
 from memoryd.search.stems import languages_of
 
+NUMBERS = {
+    "a": 1, "an": 1, "one": 1, "two": 2, "couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
+    "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12,
+}  # fmt: skip
+# Patterns of the English words that count units of time, and of these units.
+COUNT = "|".join([r"\d{1,3}", *(word.replace(" ", r"\ ") for word in NUMBERS)])
+UNIT = "minute|hour|day|week|month|quarter|year"
 # English: the words for it. Those that name no time alone are in `_SMALL`.
 _GERMAN = """
 today: heute; yesterday: gestern; the day before yesterday: vorgestern; last night: gestern abend, letzte nacht
@@ -69,13 +76,11 @@ _TIMES = {"german": _GERMAN, "french": _FRENCH, "spanish": _SPANISH}
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _WORD = re.compile(r"[a-z]+")
 _HERE = re.compile(r"\bhier\b")  # German for `here`
-_COUNT = r"\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten"
-_UNIT = "minute|hour|day|week|month|quarter|year"
 # The order of English words: `week last`, `ago three day`, `before three day` (`vor drei Tagen`), `three last day`.
 _ORDER = (
     (re.compile(r"\byear (?=\d{4}\b)"), ""),
-    (re.compile(rf"\b(?:ago|before) ({_COUNT}) ({_UNIT})\b"), r"\1 \2 ago"),
-    (re.compile(rf"\b(?:the|this) ({_COUNT}) last ({_UNIT})\b"), r"the last \1 \2"),
+    (re.compile(rf"\b(?:ago|before) ({COUNT}) ({UNIT})\b"), r"\1 \2 ago"),
+    (re.compile(rf"\b(?:the|this) ({COUNT}) last ({UNIT})\b"), r"the last \1 \2"),
     (re.compile(r"\b([a-z]+) last\b(?! [a-z\d])"), r"last \1"),
 )
 

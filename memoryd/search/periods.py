@@ -16,7 +16,7 @@ from typing import NamedTuple
 from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.defaults import DAY
 from memoryd.errors import UsageError
-from memoryd.search.period_words import translated_times
+from memoryd.search.period_words import COUNT, NUMBERS, UNIT, translated_times
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
@@ -24,25 +24,20 @@ _MONTHS = (
 )  # fmt: skip
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # the first month
-_NUMBERS = {
-    "a": 1, "an": 1, "one": 1, "two": 2, "couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
-    "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12,
-}  # fmt: skip
 LEAP_YEARS = 9  # among so many years in a row there is a leap year
 FEW = 3  # how many "a few" are
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": DAY, "w": 7 * DAY}
 _AGE = re.compile(r"(\d{1,6})\s*([smhdw])")
 _EXACT = {"minute": 60.0, "hour": 3600.0}  # units that begin at any time
-_COUNT = "|".join([r"\d{1,3}", *(word.replace(" ", r"\ ") for word in _NUMBERS)])
 _SHORT = "jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
 _PERIOD = re.compile(
     rf"""\b(?:(?P<open>since|after|before|until)\s+)?
     (?:(?:in|on|from|of|during|the|within|between|over|early|mid|late)[\s-]+){{0,4}}(?:
     (?P<day>today|tonight|this\ (?:morning|afternoon|evening)|yesterday|last\ night|the\ day\ before\ yesterday)
     | (?P<which>this|last|past|previous)\s+(?:
-        (?P<count>{_COUNT}|few)\s+(?P<units>minute|hour|day|week|month|quarter|year)s?
+        (?P<count>{COUNT}|few)\s+(?P<units>{UNIT})s?
         | (?P<unit>hour|day|week(?:end)?|month|quarter|year))
-    | (?:a\s+(?=couple))?(?P<ago>{_COUNT})\s+(?P<ago_unit>minute|hour|day|week|month|year)s?\ ago
+    | (?:a\s+(?=couple))?(?P<ago>{COUNT})\s+(?P<ago_unit>{UNIT})s?\ ago
     | (?P<date>[1-9]\d{{3}}-\d\d(?:-\d\d)?)
     | (?:last\s+)?(?P<weekday>{"|".join(_DAYS)})
     | (?:last\s+)?(?:(?P<day_before>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?)?
@@ -244,7 +239,7 @@ def _span(found: re.Match[str], now: datetime) -> tuple[datetime, datetime] | No
 
 
 def _number(word: str) -> int:
-    return int(word) if word.isdigit() else _NUMBERS.get(word.lower(), FEW)
+    return int(word) if word.isdigit() else NUMBERS.get(word.lower(), FEW)
 
 
 def _relative(found: re.Match[str], now: datetime, today: datetime) -> tuple[datetime, datetime]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.spans import Edit, Span, inverse, splice
+from memoryd.core.spans import Edit, Span, inverse, is_encodable, splice
 
 
 @st.composite
@@ -50,3 +50,13 @@ def test_a_span_outside_the_text_is_refused(span: Span) -> None:
 def test_overlapping_edits_are_refused() -> None:
     with pytest.raises(ValueError, match="overlaps"):
         splice(b"12345678", [Edit(Span(0, 4), b"a"), Edit(Span(3, 5), b"b")])
+
+
+@pytest.mark.parametrize("text", ["", "plain", "Größe 😀", "a\udc80b", "\ud83d", "\ud83d\ude00"])
+def test_a_text_is_encodable_if_utf8_can_hold_it(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        assert not is_encodable(text)
+    else:
+        assert is_encodable(text)

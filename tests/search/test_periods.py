@@ -39,6 +39,7 @@ def day(text: str) -> float:
         ("last Wednesday", "2026-11-18", "2026-11-19"),
         ("three days ago", "2026-11-22", "2026-11-23"),
         ("2 weeks ago", "2026-11-09", "2026-11-16"),
+        ("2 quarters ago", "2026-04-01", "2026-07-01"),
         ("five days ago", "2026-11-20", "2026-11-21"),
         ("a couple of weeks ago", "2026-11-09", "2026-11-16"),
         ("what failed this morning", "2026-11-25", "2026-11-26"),
