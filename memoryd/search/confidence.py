@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from memoryd.core.index import IndexReader
-from memoryd.core.query import Mode
+from memoryd.core.query import Mode, Term
 from memoryd.core.secrets import redact
 from memoryd.core.vectors import agent_model
 from memoryd.core.words import tokens
 from memoryd.search.embedding import minilm
+from memoryd.search.period_words import NUMBERS
 from memoryd.search.periods import TIME_WORDS
 from memoryd.search.query_terms import ParsedQuery
 from memoryd.search.ranking import PHRASE, Candidate, score_of_words
@@ -34,6 +35,9 @@ MISSING_NAME = 0.13
 # with it. With each set of tests.bench.finding left out in turn, values near this one tell more of its questions apart
 # that have no answer; but of the first hits that are wrong, fewer are weak.
 DENSE = 0.26
+# What a hit without a number of the question loses, which leaves it weak: turbine 17 does not answer for turbine 22.
+WITHOUT_NUMBER = 1.0
+MAX_WITH_NUMBER = 1_000  # memories; a number that more of them have is not looked for
 
 
 class Limits(NamedTuple):
@@ -61,16 +65,21 @@ _IDENTIFIER = re.compile(
 )
 _NUMBER_AT_END = re.compile(r"[\W_]\d+$")
 _WORD = re.compile(r"\w+")
+_RUNS = re.compile(r"\d+|\D+")
 _MEASURE = re.compile(r"\d+([.,]\d+)?(st|nd|rd|th|s|k|x|am|pm|h|min|ms|kg|g|km|cm|mm|m|l|kb|mb|gb|tb)", re.IGNORECASE)
+_SPELT = {number: word for word, number in NUMBERS.items() if word.isalpha()} | {
+    20: "twenty", 30: "thirty", 40: "forty", 50: "fifty", 60: "sixty", 70: "seventy", 80: "eighty", 90: "ninety",
+}  # fmt: skip
 
 
 class Missing(NamedTuple):
     """The words of a question that no memory has; whether one of them is a name; the identifiers among them if nothing
-    else is asked for."""
+    else is asked for. `numbers`: for each number of the question, the keys of the memories with it."""
 
     words: tuple[str, ...] = ()
     name: bool = False
     identifiers: tuple[str, ...] = ()
+    numbers: tuple[Collection[int], ...] = ()
 
 
 def missing_words(reader: IndexReader, query: ParsedQuery, period: str = "") -> Missing:
@@ -81,8 +90,9 @@ def missing_words(reader: IndexReader, query: ParsedQuery, period: str = "") -> 
     counts = reader.term_frequencies([query.form_of(word) for word in absent]) if absent else []
     lacking = [word.text for word, count in zip(absent, counts, strict=True) if not count]
     identifiers = _missing_identifiers(reader, query)
+    numbers = _with_numbers(reader, words, query)
     if not lacking and not identifiers:
-        return Missing()
+        return Missing(numbers=numbers)
     parts = {part for piece in identifiers for part in tokens(piece)}
     names = {token for piece in _names(query.pieces) for token in tokens(piece)}
     rest = [word for word in words if word.text not in parts]
@@ -90,7 +100,27 @@ def missing_words(reader: IndexReader, query: ParsedQuery, period: str = "") -> 
         (*(word for word in lacking if word not in parts), *identifiers),
         bool(identifiers) or not names.isdisjoint(lacking),
         tuple(identifiers) if len(rest) <= 1 else (),
+        numbers,
     )
+
+
+def _with_numbers(reader: IndexReader, words: Sequence[Term], query: ParsedQuery) -> tuple[Collection[int], ...]:
+    """Return for each number among some words of a query the keys of the memories with it, however it is written."""
+    before = {word: last for last, word in pairwise(["", *(word.text for word in query.words)])}
+    numbers = [_number(word.text, before[word.text]) for word in words if any(map(str.isdecimal, word.text))]
+    found = reader.keys_with(numbers, MAX_WITH_NUMBER) if numbers else ()
+    return tuple(keys for keys in found if keys is not None)
+
+
+def _number(word: str, before: str) -> Term:
+    """Return a term for a number in any form: `9` is `09`, `nine` and after `gpt` also `gpt9`; `80th` is `80` and
+    `eighty`, and `5gb` is `5 gb`."""
+    runs = _RUNS.findall(word)
+    forms = [" ".join(runs)] if len(runs) > 1 else [before + word]
+    if runs[0].isdecimal():
+        value = int(runs[0])
+        forms += [str(value), f"0{value}", _SPELT.get(value, "")]
+    return Term(word, forms=tuple(filter(None, forms)))
 
 
 def without_secrets(words: Sequence[str], question: str) -> list[str]:
@@ -166,22 +196,24 @@ def with_confidence(
 
 
 def _judged(found: Candidate, missing: Missing, mode: Mode, points: bool, density: float) -> Candidate:
-    limits, score, lacking = _limits(found, mode), found.score, missing.name
+    limits, score, lost = _limits(found, mode), found.score, MISSING_NAME * missing.name
     if points and (words := score_of_words(found)) is not None:  # a word earns points however common it is
         limits, score = BY_TEXT, words
     elif found.why.get("named") and score < EXACT and not points:  # that it has the name does not show that it answers
-        score, lacking = without_name(found), bool(missing.words)
+        score, lost = without_name(found), MISSING_NAME * bool(missing.words)
+    if any(found.key not in keys for keys in missing.numbers):
+        lost = WITHOUT_NUMBER
     if limits is BY_BOTH and score < EXACT:
         score -= DENSE * density
-    confidence = _confidence(score - MISSING_NAME * lacking, limits, certain=not missing.words)
-    return Candidate(found.key, found.score, found.why, found.text, confidence, found.match, lacking)
+    confidence = _confidence(score - lost, limits, certain=not missing.words)
+    return Candidate(found.key, found.score, found.why, found.text, confidence, found.match, lost)
 
 
 def confidence_of_rerank(found: Candidate, cosine: float) -> str:
     """Return the confidence of a hit that another embedder judges by this cosine; only one that was sure stays sure."""
     if found.why.get("match") == PHRASE.name:
         return found.confidence
-    score = mean_cosine(found, cosine, 0.5) + TEXT_WEIGHT / 2 * found.text**TEXT_POWER - MISSING_NAME * found.lacking
+    score = mean_cosine(found, cosine, 0.5) + TEXT_WEIGHT / 2 * found.text**TEXT_POWER - found.lost
     return _confidence(score, BY_RERANK, certain=found.confidence == "sure")
 
 

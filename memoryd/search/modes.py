@@ -149,7 +149,7 @@ class SearchEngine:
         if period is not None:
             within = _within(question, period)
             known = {each.key: each for each in found}
-            for each in self._judged(reader, within, Missing()) if within.query.units else []:
+            for each in self._judged(reader, within, Missing(numbers=missing.numbers)) if within.query.units else []:
                 known[each.key] = max(known.get(each.key, each), each, key=_score)
             found = list(known.values())
         return prefer_times(reader, question.query, found, period, newest=newest, now=question.now)[: question.limit]

@@ -42,8 +42,8 @@ class Candidate(NamedTuple):
     """A memory that was found. `score` is 0..1 and comparable between roots; `why` lists its parts.
 
     `text`: how well its words match, 0..1; 0 if it was not found by its words. `confidence`: sure, likely or weak.
-    `match`: what the index found, None if it was found by meaning alone. `lacking`: no memory has a name that is asked
-    for, or this one has the name but no memory has some other word of the question."""
+    `match`: what the index found, None if it was found by meaning alone. `lost`: what its confidence lost because a
+    name or a number that is asked for is missing."""
 
     key: int
     score: float
@@ -51,7 +51,7 @@ class Candidate(NamedTuple):
     text: float = 0.0
     confidence: str = "weak"
     match: Match | None = None
-    lacking: bool = False
+    lost: float = 0.0
 
 
 class Span(NamedTuple):

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from memoryd.core.query import Mode
-from memoryd.search.confidence import Missing, confidence_of_rerank, missing_words, with_confidence
+from memoryd.core.query import Filters, Mode
+from memoryd.search.confidence import (
+    MAX_WITH_NUMBER,
+    MISSING_NAME,
+    WITHOUT_NUMBER,
+    Missing,
+    confidence_of_rerank,
+    missing_words,
+    with_confidence,
+)
 from memoryd.search.query_terms import parse_query
 from memoryd.search.ranking import Candidate
 from tests.search.questions import distractors
@@ -165,6 +173,53 @@ def test_a_name_makes_no_hit_likely_if_no_memory_has_what_is_asked_of_it() -> No
     assert (hit.confidence, other.confidence) == ("weak", "likely")
 
 
+@pytest.fixture
+def turbines(stored: Stored) -> Stored:
+    stored.put(
+        memory("sample", "Turbine 17: the oil sample of the gearbox shows 68 ppm of iron."),
+        memory("visit", "22 visitors of the wind park, nine of them from Oslo"),
+        memory("birthday", "Grandmother turns eighty in May and wants a boat trip, nothing else."),
+        memory("model", "Summaries are made with gpt4 on the laptop with 16 GB of memory, from 09 to 12."),
+        *(memory(f"f{number}", text) for number, text in enumerate(FILLER)),
+    )
+    return stored
+
+
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+def test_a_hit_without_a_number_of_the_question_is_weak(turbines: Stored, mode: Mode) -> None:
+    """Other memories have 22, so that it is not missing."""
+    right, wrong = (search_all([turbines], f"oil sample of turbine {number}", mode=mode) for number in (17, 22))
+    assert [hit["id"] for hit in (right["hits"][0], wrong["hits"][0])] == ["sample", "sample"]
+    assert right["hits"][0]["confidence"] != "weak" == wrong["hits"][0]["confidence"]
+    assert "missing_words" not in wrong
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("a present for her 80th birthday", "birthday"),
+        ("her birthday: 80", "birthday"),
+        ("written with gpt 4", "model"),
+        ("a laptop with 16gb", "model"),
+        ("made from 9 on", "model"),
+        ("how many of them are from Oslo, 9 or 17?", "sample"),
+        ("9 are from Oslo", "visit"),
+    ],
+)
+def test_a_number_may_be_written_in_another_way(turbines: Stored, question: str, name: str) -> None:
+    with turbines.catalogue.reader() as reader:
+        [key] = reader.keys_of(name, Filters())
+        assert any(key in keys for keys in missing_words(reader, parse_query(question)).numbers)
+
+
+def test_a_period_and_a_number_of_many_memories_ask_for_none(turbines: Stored) -> None:
+    with turbines.catalogue.reader() as reader:
+        assert missing_words(reader, parse_query("logs of May 2025"), "May 2025").numbers == ()
+    turbines.put(*(memory(f"room {n}", "room 22") for n in range(MAX_WITH_NUMBER)))
+    with turbines.catalogue.reader() as reader:
+        assert missing_words(reader, parse_query("turbine 22")).numbers == ()
+
+
 def test_a_name_counts_while_its_memory_has_no_vector() -> None:
     hit = Candidate(1, 0.9, {"named": True}, 0.5)
     assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == ["sure"]
@@ -180,21 +235,22 @@ def test_words_and_not_points_make_a_hit_of_topic_files_likely(match: str | None
 
 
 @pytest.mark.parametrize(
-    ("cosines", "text", "lacking", "expected"),
+    ("cosines", "text", "lost", "expected"),
     [
-        ((0.3, 0.6), 0.2, False, "likely"),
-        ((0.6, 0.3), 0.2, False, "likely"),
-        ((0.3, 0.3), 0.2, False, "weak"),
-        ((0.3, 0.6), 0.2, True, "weak"),
-        ((0.3, 0.3), 0.6, False, "likely"),
-        ((0.7, 0.7), 0.2, False, "sure"),
+        ((0.3, 0.6), 0.2, 0.0, "likely"),
+        ((0.6, 0.3), 0.2, 0.0, "likely"),
+        ((0.3, 0.3), 0.2, 0.0, "weak"),
+        ((0.3, 0.6), 0.2, MISSING_NAME, "weak"),
+        ((0.3, 0.3), 0.6, 0.0, "likely"),
+        ((0.7, 0.7), 0.2, 0.0, "sure"),
+        ((0.7, 0.7), 0.6, WITHOUT_NUMBER, "weak"),
     ],
 )
 def test_two_embedders_judge_together_after_a_rerank(
-    cosines: tuple[float, float], text: float, lacking: bool, expected: str
+    cosines: tuple[float, float], text: float, lost: float, expected: str
 ) -> None:
     first, second = cosines
-    hit = Candidate(1, 0.9, {"semantic": {"model": "static-128-3", "cosine": first}}, text, "sure", lacking=lacking)
+    hit = Candidate(1, 0.9, {"semantic": {"model": "static-128-3", "cosine": first}}, text, "sure", lost=lost)
     assert confidence_of_rerank(hit, second) == expected
 
 
