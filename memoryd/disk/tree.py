@@ -14,14 +14,13 @@ import math
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from msgspec import Struct, field
-
 from memoryd.core.spans import Fingerprint
+from memoryd.disk.scan import Scan, scan
 from memoryd.disk.syscalls import (
     MB,
     ChangingError,
@@ -248,7 +247,7 @@ class Tree:
         """Walk everything below the root except directories for which `skip_dir(path)` is true; stop after more than
         `max_files` files. With `only`, files for whose path it is false are left out and cost no `stat`. See `Scan`.
         Raises OSError if the root cannot be read or was removed."""
-        result = scan(self.open_directory, self.identity, skip_dir, max_files, only=only)
+        result = scan(self.open_directory, self.identity[0], skip_dir, max_files, only=only)
         self._require_linked()
         return result
 
@@ -276,23 +275,23 @@ class Tree:
     def mkdir(self, path: str, mode: int | Callable[[str], int] = 0o700) -> list[str]:
         """Create a directory and its missing parents, durably; return the created paths, top first. `mode` applies
         regardless of the umask; a callable gives it for each path."""
-        created: list[str] = []
         parts = parts_of(path)
-        for depth in range(1, len(parts) + 1):
-            step = "/".join(parts[:depth])
-            with self.parent(step) as (directory, name):
-                with suppress(FileExistsError):  # opening it below checks what exists there
-                    os.mkdir(name, 0o700, dir_fd=directory)
-                    created.append(step)
-                below = open_directory(directory, name, step)
-                try:
-                    if created[-1:] == [step]:
-                        if not os.listdir(below):  # else its owner has put another one in its place
-                            inherit_owner(below, directory)
-                        _set_mode(below, mode if isinstance(mode, int) else mode(step))
-                        sync_directory(directory)
-                finally:
-                    os.close(below)
+        steps = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
+        return [step for step in steps if self._make_directory(step, mode)]
+
+    def _make_directory(self, path: str, mode: int | Callable[[str], int]) -> bool:
+        """Create a directory whose parent exists; False if it exists too."""
+        with self.parent(path) as (directory, name):
+            created = _mkdir(directory, name)
+            fd = open_directory(directory, name, path)  # also checks what exists there
+            try:
+                if created:
+                    if not os.listdir(fd):  # else its owner has put another one in its place
+                        inherit_owner(fd, directory)
+                    _set_mode(fd, mode if isinstance(mode, int) else mode(path))
+                    sync_directory(directory)
+            finally:
+                os.close(fd)
         return created
 
     def chmod(self, path: str, mode: int) -> None:
@@ -387,111 +386,16 @@ class ScannedFiles:
             os.close(fd)
 
 
+def _mkdir(directory: int, name: str) -> bool:
+    """Create a directory that only we can enter; False if there is something of that name."""
+    try:
+        os.mkdir(name, 0o700, dir_fd=directory)
+    except FileExistsError:
+        return False
+    return True
+
+
 def _set_mode(directory: int, mode: int) -> None:
     """Set the mode regardless of the umask. An inherited setgid bit stays."""
     inherited = stat.S_IMODE(os.fstat(directory).st_mode) & stat.S_ISGID
     os.fchmod(directory, mode | inherited)
-
-
-MAX_DEPTH = 1000  # levels; each directory is walked to from the root, so the cost is quadratic
-
-
-class Scan(Struct, frozen=True):
-    """The result of walking a whole root.
-
-    `files`: regular files. `directories`: path -> (dev, inode), the root as "". `irregular`: links, FIFOs,
-    sockets, devices and directories of other devices, none of them entered. `unreadable`: directories and
-    files that could not be read (completely): earlier knowledge of what is below them stays valid.
-    `skipped`: directories left out. `complete` is False if the walk stopped at the limit on files.
-    """
-
-    files: dict[str, Fingerprint]
-    directories: dict[str, tuple[int, int]]
-    irregular: tuple[str, ...]
-    unreadable: tuple[str, ...]
-    skipped: tuple[str, ...] = ()
-    complete: bool = True
-
-
-class _Progress(Struct):
-    """A `Scan` under construction."""
-
-    files: dict[str, Fingerprint] = field(default_factory=dict)
-    directories: dict[str, tuple[int, int]] = field(default_factory=dict)
-    irregular: list[str] = field(default_factory=list)
-    unreadable: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-
-
-def scan(
-    open_directory: Callable[[str], int],
-    identity: tuple[int, int],
-    skip_dir: Callable[[str], bool],
-    max_files: float = math.inf,
-    *,
-    only: Callable[[str], bool] | None = None,
-) -> Scan:
-    """Walk down from ""; `open_directory(path)` returns descriptors, `skip_dir(path)` is true for directories to
-    leave out, `only(path)` for the files that are wanted. The walk stops after more than `max_files` files.
-
-    Raises OSError if the root itself cannot be read: an empty result would mean that everything was deleted.
-    One directory is open at a time, so depth costs time but no descriptors.
-    """
-    found = _Progress()
-    waiting = [""]
-    while waiting and len(found.files) <= max_files:
-        path = waiting.pop()
-        try:
-            fd = open_directory(path)
-        except OSError as error:
-            _record_error(error, path, found)
-            continue
-        try:
-            below = _enter(fd, path, identity[0], found, only)
-            for name in below:
-                (found.skipped if skip_dir(name) else waiting).append(name)
-        except OSError as error:
-            _record_error(error, path, found)
-        finally:
-            os.close(fd)
-    rest = tuple(found.irregular), tuple(found.unreadable), tuple(found.skipped)
-    return Scan(found.files, found.directories, *rest, complete=len(found.files) <= max_files)
-
-
-def _enter(fd: int, path: str, device: int, found: _Progress, only: Callable[[str], bool] | None) -> list[str]:
-    """Record the directory and its entries; return the directories below it, none if it is not to be entered."""
-    status = os.fstat(fd)
-    if status.st_dev != device or path.count("/") >= MAX_DEPTH:
-        found.irregular.append(path)
-        return []
-    found.directories[path] = (status.st_dev, status.st_ino)
-    prefix = f"{path}/" if path else ""
-    below: list[str] = []
-    with os.scandir(fd) as entries:
-        for entry in entries:
-            name = prefix + entry.name
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    below.append(name)
-                    continue
-                if only is not None and not only(name):
-                    continue
-                state = entry.stat(follow_symlinks=False)
-            except OSError as error:
-                _record_error(error, name, found)
-                continue
-            if stat.S_ISREG(state.st_mode):
-                found.files[name] = fingerprint_of(state)
-            else:
-                found.irregular.append(name)
-    return below
-
-
-def _record_error(error: OSError, path: str, found: _Progress) -> None:
-    """Record what an error at `path` means: gone (nothing), replaced by a link, or unknown."""
-    if not path:
-        raise error
-    if isinstance(error, NotBeneathError):
-        found.irregular.append(path)
-    elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
-        found.unreadable.append(path)

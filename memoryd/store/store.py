@@ -26,10 +26,11 @@ from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.git_state import blocked_by_git, paths_in_git_dir
 from memoryd.disk.journal import Journal
 from memoryd.disk.processes import network_file_system
+from memoryd.disk.scan import Scan
 from memoryd.disk.snapshots import UnsavedVersions, Vault
 from memoryd.disk.spare_file import SpareFile
 from memoryd.disk.syscalls import MB, NO_READABLE_FILE
-from memoryd.disk.tree import PathState, Scan, Tree
+from memoryd.disk.tree import PathState, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError
 from memoryd.index.sqlite import open_index
 from memoryd.layouts.codes import QUIET
