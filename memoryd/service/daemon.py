@@ -12,7 +12,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from memoryd import __version__
@@ -36,83 +36,13 @@ from memoryd.log import get_logger, set_level, set_listener
 from memoryd.service.notify import Notifier
 from memoryd.service.roots import Roots
 from memoryd.service.state_files import HeldLock
+from memoryd.service.supervision import TOGETHER_S, ClockWatch, Liveness, WarmUp, seconds_to_tick, whole_ticks
 
 log = get_logger(__name__)
 
-TICK_S = 10.0  # between two checks of the paths of idle roots: no event reports a new mount, link or parent
 WATCHER_TICKS = 6  # between two checks of the watcher
-TOGETHER_S = 0.1  # what is due this soon is done at once, so that it needs no wake-up of its own
 TRIM_CPU_S = 0.1  # processor time between two returns of free memory: an idle process frees none
-WARM_UP_S = 1.0  # from READY to the first try to load what a search needs, and between tries while the daemon works
-STUCK_S = 300.0  # a thread that does nothing for this long hangs; an idle one wakes up five times meanwhile
 HAND_OVER_S = 0.5  # for clients that are connected when the daemon stops, if the socket outlives it
-
-
-class ClockWatch:
-    """Detects that the machine slept or that the clock was set, by comparing two clocks from step to step.
-
-    The wall clock goes on during suspend and jumps when it is set; the monotonic clock does neither (on Linux it stops
-    during suspend). If they disagree about the length of a step, timers and watches cannot be trusted. `threshold_s`
-    tolerates ordinary clock correction.
-    """
-
-    def __init__(self, threshold_s: float = 5.0) -> None:
-        self.threshold_s = threshold_s
-        self._previous: tuple[float, float] | None = None
-
-    def step(self, wall: float, monotonic: float) -> float | None:
-        """Return the seconds by which the wall clock jumped since the last step (negative: set back), or None.
-
-        Each jump is reported once. The first step only remembers.
-        """
-        previous, self._previous = self._previous, (wall, monotonic)
-        if previous is None:
-            return None
-        jump = (wall - previous[0]) - (monotonic - previous[1])
-        return jump if abs(jump) > self.threshold_s else None
-
-
-class WarmUp:
-    """Decides when to load what the first search would wait for: once, when no root is at work. Other programs do not
-    delay it: the start took the machine for longer, and the wait would have no end. `due` is in monotonic seconds."""
-
-    def __init__(self, ready: float) -> None:
-        self.due = ready + WARM_UP_S
-
-    def step(self, now: float, *, working: bool) -> bool:
-        """Return True once, at the time to load."""
-        if now < self.due:
-            return False
-        self.due = now + WARM_UP_S if working else NEVER
-        return not working
-
-
-class Liveness:
-    """Detects threads that hang, by comparing their progress at successive checks. Work on a slow disk is no hang: it
-    makes progress. The main thread makes the checks; the watcher has a probe of its own."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, tuple[object, float]] = {}
-
-    def check(self, now: float, workers: Iterable[Worker], server: Server) -> str | None:
-        """Return a message that names the threads that hang; None if none does. `now` is monotonic."""
-        signs: dict[str, object] = {f"root {each.name}": each.progress for each in workers}
-        signs["control socket"] = server.heartbeats
-        server.request_heartbeat()
-        self._seen = {name: self._latest(name, sign, now) for name, sign in signs.items()}
-        stuck = [name for name, (_, since) in self._seen.items() if now - since > STUCK_S]
-        return f"{', '.join(stuck)}: no progress for {STUCK_S:.0f} s" if stuck else None
-
-    def _latest(self, name: str, sign: object, now: float) -> tuple[object, float]:
-        """Return the progress of a thread, and the time of its last change."""
-        before = self._seen.get(name)
-        return before if before is not None and before[0] == sign else (sign, now)
-
-
-def seconds_to_tick(wall: float) -> float:
-    """Return the seconds until the next tick, just after a whole multiple of `TICK_S`: most jobs fall on these."""
-    left = TICK_S - wall % TICK_S + TOGETHER_S / 10
-    return left if left > TOGETHER_S else left + TICK_S
 
 
 Serve = Callable[["Daemon"], Mapping[str, Handler]]
@@ -273,7 +203,7 @@ class Daemon:
             if warm.step(now, working=self._working()):
                 self.roots.warm_up()
             if interval is not None and now >= ping - TOGETHER_S:
-                ping = now + (interval - interval % TICK_S or interval)
+                ping = now + whole_ticks(interval)
                 if self._is_alive():
                     self._notifier.watchdog()
 

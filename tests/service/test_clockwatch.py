@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryd.service.daemon import ClockWatch
+from memoryd.service.supervision import ClockWatch
 
 
 def test_time_that_passes_is_no_jump() -> None:

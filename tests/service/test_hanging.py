@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memoryd.service.daemon import STUCK_S
+from memoryd.service.supervision import STUCK_S
 from tests.agents import line, memory
 from tests.daemon import until
 from tests.service.box import HOME, Box
@@ -26,8 +26,8 @@ PROGRAM = f"""
 import json, os, threading, time
 from memoryd.cli.main import main
 from memoryd.engine import inbox
-from memoryd.service import daemon
-inbox.MAX_WAIT_S, daemon.STUCK_S, daemon.TICK_S, daemon.WATCHER_TICKS = 0.5, 4.0, 1.0, 1
+from memoryd.service import daemon, supervision
+inbox.MAX_WAIT_S, supervision.STUCK_S, supervision.TICK_S, daemon.WATCHER_TICKS = 0.5, 4.0, 1.0, 1
 def tell():
     while True:
         names = {{f"{{type(each).__name__}} {{each.name}}": each.native_id for each in threading.enumerate()}}

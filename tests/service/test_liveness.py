@@ -16,7 +16,7 @@ from memoryd.control.server import Server, refuse_clients
 from memoryd.engine.worker import Worker
 from memoryd.errors import ConfigError
 from memoryd.installer.managers import last_error
-from memoryd.service.daemon import STUCK_S, Liveness
+from memoryd.service.supervision import STUCK_S, Liveness
 from tests.daemon import until
 
 

@@ -17,8 +17,8 @@ from memoryd.index.sqlite import SqliteIndex
 from memoryd.index.sqlite.database import Database, Row
 from memoryd.search.modes import WARM_MEMORIES, warm_up
 from memoryd.search.semantic import SemanticSearch
-from memoryd.service.daemon import WARM_UP_S, WarmUp
 from memoryd.service.roots import Roots
+from memoryd.service.supervision import WARM_UP_S, WarmUp
 from tests.index.records import put, record
 from tests.search.test_semantic import Letters, fill
 
