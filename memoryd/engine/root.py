@@ -27,7 +27,8 @@ from memoryd.errors import InvalidMemoryError, MemorydError, ShuttingDownError, 
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.file_versions import save_versions
-from memoryd.operations.index_files import IndexUpdate, reclaim
+from memoryd.operations.index_files import IndexUpdate
+from memoryd.operations.index_ownership import reclaim
 from memoryd.operations.migrate import recover_and_migrate
 from memoryd.operations.recognition import no_layout_reason, recognise_root
 from memoryd.operations.refresh import RefreshResult
@@ -254,12 +255,7 @@ class Root:
         return waiting
 
     def _read(
-        self,
-        paths: Collection[str] | None,
-        since: float,
-        vectors: VectorsDue = VectorsDue.AT_ONCE,
-        *,
-        verify: bool = False,
+        self, paths: Collection[str] | None, since: float, due: VectorsDue = VectorsDue.AT_ONCE, *, verify: bool = False
     ) -> tuple[str, ...] | None:
         """Read what changed, as `process` does. None if the root cannot be read now."""
         if not self.health.is_active:
@@ -280,7 +276,7 @@ class Root:
             return None
         if done.directories is not None:
             self._note_scan(done.directories, began)
-        self._note_changes(done, since, vectors)
+        self._note_changes(done, since, due)
         for write in self._indexer.restore_lost():
             self.health.note_undone(write)
         if self._indexer.wants_fit(everything=paths is None):

@@ -14,26 +14,23 @@ from typing import NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from memoryd.core.findings import Finding, Severity
+from memoryd.core.findings import Finding
 from memoryd.core.index import IndexReader
-from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Entry, FileChange, FileStats, Role
 from memoryd.core.retention import Quality
-from memoryd.core.spans import Content, Edit, Fingerprint, Span, joined, sha256
+from memoryd.core.spans import Content, Fingerprint, sha256
 from memoryd.disk import atomic
 from memoryd.disk.atomic import StoreChangedError
-from memoryd.disk.journal import Entry as JournalEntry
-from memoryd.disk.journal import Step
 from memoryd.disk.processes import is_exported
 from memoryd.disk.snapshots import FileState
 from memoryd.disk.spare_file import SpareFile
 from memoryd.disk.syscalls import MB, NO_READABLE_FILE, ChangingError, NotRegularError
 from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
+from memoryd.operations.index_ownership import journal_first_write, released_findings
 from memoryd.store import Store
 from memoryd.store.index_state import IndexState
 from memoryd.store.store import MAX_INDEX_BYTES
-from memoryd.store.undo_content import load_undo_content, save_undo_content
 
 QUIET_S = 2.0
 CONTENTION_S = 60.0
@@ -395,72 +392,3 @@ def _note_write(store: Store, path: str, written: Fingerprint, before: Fingerpri
     state.overwrites[path] = state.overwrites.get(path, 0) + 1 if foreign and recent else 0
     state.written[path] = written
     state.written_at[path] = now
-
-
-OPERATION = "index"
-_OWNED_PATHS = "index_taken"  # journal key: paths that memoryd has written
-_RELEASED_PATHS = "index_left"  # journal key: paths left to another program by an undo
-
-
-def journal_first_write(store: Store, path: str, before: bytes | None, content: Content, now: float) -> None:
-    """Journal the first write over an index file of another program, so that it can be undone."""
-    owned: list[str] = store.journal.facts.get(_OWNED_PATHS, [])
-    if path in owned:
-        return
-    if before:
-        undo, after = save_undo_content(store.blobs, before), joined(content)
-        step = Step(
-            "rewrite",
-            path,
-            before_sha=sha256(before),
-            before_size=len(before),
-            after_sha=sha256(after),
-            after_size=len(after),
-            base_size=len(before),
-            blob=undo.blob,
-            content=undo.content,
-        )
-        message = f"first write over {path}, which another program wrote; `undo` puts it back and leaves it alone"
-        store.journal.finish(store.journal.begin(OPERATION, "watch", message, [step], now), "done")
-    store.journal.facts.set(_OWNED_PATHS, [*owned, path])
-
-
-def plan_restore(store: Store, entry: JournalEntry) -> Plan:
-    """Plan to restore the index file of the other program, whatever was written since."""
-    return Plan(tuple(_actions(store, entry)))
-
-
-def _actions(store: Store, entry: JournalEntry) -> Iterator[Action]:
-    for step in entry.steps:
-        before, why = load_undo_content(store.blobs, step), f"undo of {entry.operation} {entry.receipt}"
-        if store.tree.stat(step.path) is None:
-            yield Action(Kind.CREATE, step.path, why, data=before)
-            continue
-        content = store.read(step.path)[0]
-        yield Action(Kind.REWRITE, step.path, why, edits=(Edit(Span(0, len(content)), before),), base=sha256(content))
-
-
-def release(store: Store, entry: JournalEntry) -> None:
-    """Stop writing the index files of this entry; another program writes them."""
-    released: list[str] = store.journal.facts.get(_RELEASED_PATHS, [])
-    store.journal.facts.set(
-        _RELEASED_PATHS, [*released, *(step.path for step in entry.steps if step.path not in released)]
-    )
-    store.index.dirty = True
-
-
-def reclaim(store: Store) -> None:
-    """Write released index files again, because `reindex` was called."""
-    if store.journal.facts.get(_RELEASED_PATHS, []):
-        store.journal.facts.set(_RELEASED_PATHS, [])
-        store.journal.facts.set(_OWNED_PATHS, [])
-        store.index.dirty = True
-
-
-def released_findings(store: Store) -> tuple[Finding, ...]:
-    """Return a finding for each released index file."""
-    message = f"was put back by an undo and is left alone; `memoryd reindex {store.name}` keeps it current again"
-    return tuple(
-        Finding("index-unmanaged", path, message, level=Severity.INFO)
-        for path in store.journal.facts.get(_RELEASED_PATHS, [])
-    )

@@ -21,7 +21,7 @@ from memoryd.disk.journal.trash import Pin
 from memoryd.disk.syscalls import NO_READABLE_FILE, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.errors import ConflictError
 from memoryd.layouts.protocol import Located
-from memoryd.operations import index_files
+from memoryd.operations import index_ownership
 from memoryd.operations.batch import Drafts
 from memoryd.operations.trash import drop_restored
 from memoryd.store import Store
@@ -50,8 +50,8 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Co
         )
 
     def decide() -> Plan:
-        if entry.operation == index_files.OPERATION:
-            return index_files.plan_restore(store, entry)
+        if entry.operation == index_ownership.OPERATION:
+            return index_ownership.plan_restore(store, entry)
         why = f"undo of {entry.operation} {entry.receipt}"
         changed = [step for step in entry.steps if not _is_unchanged(store, step)]
         later = {step: undo_in_grown_file(store, step, why) for step in changed}
@@ -74,8 +74,8 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Co
     if done.receipt is not None:
         store.journal.finish(receipt, "undone", undone_by=done.receipt)
         _remove_created_directories(store, entry)
-        if entry.operation == index_files.OPERATION:
-            index_files.release(store, entry)
+        if entry.operation == index_ownership.OPERATION:
+            index_ownership.release(store, entry)
         if entry.operation == "forget":
             drop_restored(store, {step.path for step in entry.steps})
     return done

@@ -19,7 +19,8 @@ from memoryd.disk.locks.hold import DirectoryLock
 from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import IndexResult, IndexView
 from memoryd.operations.check import all_findings
-from memoryd.operations.index_files import CONTENTION_S, QUIET_S, reclaim, update_index
+from memoryd.operations.index_files import CONTENTION_S, QUIET_S, update_index
+from memoryd.operations.index_ownership import reclaim
 from memoryd.operations.refresh import refresh
 from memoryd.operations.undo import undo
 from memoryd.store import Store
