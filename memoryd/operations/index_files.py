@@ -29,15 +29,13 @@ from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
 from memoryd.operations.index_ownership import journal_first_write, released_findings
 from memoryd.store import Store
-from memoryd.store.index_state import IndexState
+from memoryd.store.index_state import CONTENTION_S, QUIET_S, IndexState
 from memoryd.store.store import MAX_INDEX_BYTES
 
-QUIET_S = 2.0
-CONTENTION_S = 60.0
-RETRY_S = 0.2
+RETRY_S = 0.2  # until an index that could not be locked, or changed meanwhile, is written again
 LARGE = 20_000  # memories; more are rendered from a snapshot, so that files can be indexed meanwhile
 PART = 100  # entries between two pauses: less than a millisecond
-INDEX_STATE = "index_told"
+INDEX_STATE = "index_told"  # journal key: `IndexResult.next_state`
 UNREAD_INDEX_TOPIC = "unread-index"
 
 
@@ -54,12 +52,14 @@ class IndexUpdate(Struct, frozen=True):
 
 class _Render(NamedTuple):
     """A render of the index, and the index files before it is written: their content if it was read (`previous`), that
-    of those that another program wrote (`foreign`), and their fingerprints."""
+    of those that another program wrote (`foreign`), and their fingerprints. `changes`: those of the `IndexState` when
+    the render began."""
 
     result: IndexResult
     previous: Mapping[str, bytes | None]
     foreign: Mapping[str, bytes]
     fingerprints: dict[str, Fingerprint | None]
+    changes: int
     now: float
 
 
@@ -86,44 +86,24 @@ def update_index(
         state.note_deletion(now)  # of the index, perhaps as the first of many files
         state.dirty, state.fingerprints = True, fingerprints
     store.pause()
-    rendered = state.changes
-    previous: dict[str, bytes | None] = dict.fromkeys(fingerprints)
-    foreign: dict[str, bytes] = {}
-    result = _render_change(store, fingerprints, now)
-    if result is None:
+    render = _render_change(store, fingerprints, now)
+    if render is None:
         previous = {path: _content(store, path) for path in fingerprints}
         unread = [path for path, found in fingerprints.items() if found is not None and previous[path] is None]
         if unread:
             return _unread(store, tuple(_too_large(unread, fingerprints)), f"{unread[0]} cannot be read", now)
-        store.root_findings[UNREAD_INDEX_TOPIC] = ()
-        foreign = _foreign(state, previous, fingerprints)
-        result = _with_not_durable(_render(store, previous, now), state, previous)
-        result = _withhold_foreign(result, store.known_layout, foreign)
-    state.result = replace(result, files={}, update=None)  # which may be large
-    released = released_findings(store)
-    store.root_findings["index"] = (*result.findings, *released)
-    refusal = _write_refusal(store, result, released)
-    state.current = False
-    update = None if refusal else result.update
-    if refusal or not result.files:
-        state.note_render(rendered, current=refusal is None)
-        state.fingerprints, state.update = fingerprints, update
-        return IndexUpdate(result, blocked_reason=refusal)
-    blocked = store.blocked()
-    if blocked is not None:
-        return IndexUpdate(result, blocked_reason=blocked, retry_at=now + QUIET_S)
-    render = _Render(result, previous, foreign, fingerprints, now)
-    delay = None if force else _delay(store, render)
+        render = _render_all(store, fingerprints, previous, now)
+    refusal = _note_result(store, render.result)
+    if refusal or not render.result.files:
+        state.note_render(render.changes, current=refusal is None)
+        state.fingerprints, state.update = fingerprints, None if refusal else render.result.update
+        return IndexUpdate(render.result, blocked_reason=refusal)
+    delay = _delay(store, render, force=force)
     if delay is not None:
         return delay
     before_write()
     store.pause()
-    _back_up_foreign(store, render)
-    done = _write(store, render, wait_s)
-    if done.written:
-        state.note_render(rendered, current=True)
-        state.update = update
-    return done
+    return _write(store, render, wait_s)
 
 
 def plan_index(store: Store, now: float) -> tuple[str, ...]:
@@ -134,26 +114,44 @@ def plan_index(store: Store, now: float) -> tuple[str, ...]:
     return () if _owner_refusal(store, result) or released_findings(store) else tuple(result.files)
 
 
-def _delay(store: Store, render: _Render) -> IndexUpdate | None:
+def _note_result(store: Store, result: IndexResult) -> str | None:
+    """Publish the result of a render. Returns why its files are not written at all, or None."""
+    released = released_findings(store)
+    store.index.result = replace(result, files={}, update=None)  # which may be large
+    store.index.current = False
+    store.root_findings["index"] = (*result.findings, *released)
+    return _write_refusal(store, result, released)
+
+
+def _delay(store: Store, render: _Render, *, force: bool) -> IndexUpdate | None:
     """Return what a write waits for; None if it need not wait."""
     result, now = render.result, render.now
-    retry_at = _earliest_write(store, render)
+    blocked = store.blocked()
+    if blocked is not None:
+        return IndexUpdate(result, blocked_reason=blocked, retry_at=now + QUIET_S)
+    if force:
+        return None
+    foreign = {path: render.fingerprints[path] for path in result.files if path in render.foreign}
+    retry_at = store.index.earliest_write(foreign, now)
     if retry_at is not None and retry_at > now:
         return IndexUpdate(result, delay_reason="another program also writes the index", retry_at=retry_at)
     until = store.index.hold_until(now)
     return IndexUpdate(result, delay_reason="files are being deleted", retry_at=until) if until is not None else None
 
 
-def _render_change(store: Store, fingerprints: Mapping[str, Fingerprint | None], now: float) -> IndexResult | None:
+def _render_change(store: Store, fingerprints: dict[str, Fingerprint | None], now: float) -> _Render | None:
     """Render what changed since the last render; None if an index file that is to be written is not what memoryd wrote
     then, or if the layout needs a full render."""
-    state, changed = store.index, store.catalogue.take_changes()
+    state = store.index
+    changes, changed = state.changes, store.catalogue.take_changes()
     update, state.update = state.update, None
     unchanged = fingerprints == state.fingerprints and None not in fingerprints.values()
     if update is None or changed is None or not unchanged:
         return None
     result = update({path: _change(store, path, start) for path, start in changed.items()}, now)
-    return result if result and all(_is_ours(state, path, fingerprints[path]) for path in result.files) else None
+    if result is None or not all(state.is_ours(path, fingerprints[path]) for path in result.files):
+        return None
+    return _Render(result, dict.fromkeys(fingerprints), {}, fingerprints, changes, now)
 
 
 def _change(store: Store, path: str, start: int) -> FileChange:
@@ -162,8 +160,23 @@ def _change(store: Store, path: str, start: int) -> FileChange:
     return FileChange(row and row.stats, store.catalogue.entries_from(path, start), appended=start > 0)
 
 
+def _render_all(
+    store: Store, fingerprints: dict[str, Fingerprint | None], previous: Mapping[str, bytes | None], now: float
+) -> _Render:
+    """Render the index of all memories, and leave out what memoryd may not write."""
+    state, changes = store.index, store.index.changes
+    store.root_findings[UNREAD_INDEX_TOPIC] = ()
+    foreign = {
+        path: content
+        for path, content in previous.items()
+        if content is not None and not state.is_ours(path, fingerprints[path])
+    }
+    result = _with_not_durable(_render(store, previous, now), state, previous)
+    result = _withhold_foreign(result, store.known_layout, foreign)
+    return _Render(result, previous, foreign, fingerprints, changes, now)
+
+
 def _render(store: Store, previous: Mapping[str, bytes | None], now: float) -> IndexResult:
-    """Render the index of all memories."""
     large = store.catalogue.size > LARGE
     with store.catalogue.reader() if large else nullcontext(store.catalogue) as catalogue:
         view = _view(store, catalogue, previous, now)
@@ -187,22 +200,6 @@ def _with_not_durable(result: IndexResult, state: IndexState, previous: Mapping[
     """Add the index files to be written once more although they are current: perhaps they are not on the disk."""
     again = {path: content for path, content in previous.items() if path in state.not_durable and content}
     return replace(result, files={**again, **result.files}) if again else result
-
-
-def _foreign(
-    state: IndexState, previous: Mapping[str, bytes | None], fingerprints: Mapping[str, Fingerprint | None]
-) -> dict[str, bytes]:
-    """Return the index files that are not what memoryd wrote last, since it was started."""
-    return {
-        path: content
-        for path, content in previous.items()
-        if content is not None and not _is_ours(state, path, fingerprints[path])
-    }
-
-
-def _is_ours(state: IndexState, path: str, found: Fingerprint | None) -> bool:
-    """True if an index file is what memoryd wrote last."""
-    return path in state.written and state.written[path].same_content(found)
 
 
 def _withhold_foreign(result: IndexResult, layout: Layout, foreign: Mapping[str, bytes]) -> IndexResult:
@@ -303,32 +300,6 @@ def _too_large(unread: Iterable[str], fingerprints: Mapping[str, Fingerprint | N
             yield Finding("too-large", path, f"{why}; no index file is written until it is moved away")
 
 
-def _earliest_write(store: Store, render: _Render) -> float | None:
-    """Return when the index may be written although another program has written it since our last write."""
-    state, now = store.index, render.now
-    earliest: float | None = None
-    for path in render.result.files:
-        if path not in render.foreign or path not in state.written:
-            continue
-        quiet = _foreign_since(store, path, render.fingerprints[path], now) + QUIET_S
-        contended = state.overwrites.get(path, 0) > 0
-        state.written_at[path] = min(state.written_at[path], now)  # the clock may have been set back
-        allowed = max(quiet, state.written_at[path] + CONTENTION_S) if contended else quiet
-        earliest = max(earliest or 0.0, allowed)
-    return earliest
-
-
-def _foreign_since(store: Store, path: str, fingerprint: Fingerprint | None, now: float) -> float:
-    """Return when another program wrote the index: its mtime, but no later than the time it was first observed, since
-    an mtime is in the future after the clock was set back."""
-    if fingerprint is None:
-        return now
-    previous, first_observed = store.index.foreign_versions.get(path, (None, now))
-    first_observed = min(first_observed, now) if fingerprint.same_content(previous) else now
-    store.index.foreign_versions[path] = (fingerprint, first_observed)
-    return min(fingerprint.mtime_ns / 1e9, first_observed)
-
-
 def _back_up_foreign(store: Store, render: _Render) -> None:
     """Back up index files that another program wrote, before they are replaced: they may contain text that is in no
     source file, like notes around the list, or ids of lost memories."""
@@ -342,6 +313,7 @@ def _back_up_foreign(store: Store, render: _Render) -> None:
 
 def _write(store: Store, render: _Render, wait_s: float) -> IndexUpdate:
     result, fingerprints, now, state = render.result, render.fingerprints, render.now, store.index
+    _back_up_foreign(store, render)
     try:
         with store.locked(wait_s, honour_soft=False) as held, atomic.exchanging(store.tree) as exchanged:
             guard = held.check if held is not None else None
@@ -349,7 +321,7 @@ def _write(store: Store, render: _Render, wait_s: float) -> IndexUpdate:
             spares = None if shared else exchanged
             for path, content in result.files.items():
                 written = _replace(store, path, content, fingerprints[path], guard, spares)
-                _note_write(store, path, written, fingerprints[path], now)
+                state.note_write(path, written, fingerprints[path], now)
                 journal_first_write(store, path, render.previous[path], content, now)
                 fingerprints = state.fingerprints = {**fingerprints, path: written}
     except BusyError as error:  # also a lock lost half-way
@@ -359,7 +331,8 @@ def _write(store: Store, render: _Render, wait_s: float) -> IndexUpdate:
     except OSError:
         state.not_durable, state.dirty = frozenset(result.files), True
         raise
-    state.not_durable = frozenset()
+    state.not_durable, state.update = frozenset(), result.update
+    state.note_render(render.changes, current=True)
     return IndexUpdate(result, written=tuple(result.files))
 
 
@@ -381,14 +354,3 @@ def _replace(
     return atomic.replace_derived(
         tree, path, content, expected=expected, spare=spare, exchanged=exchanged, guard=guard, pause=pause
     )
-
-
-def _note_write(store: Store, path: str, written: Fingerprint, before: Fingerprint | None, now: float) -> None:
-    """Record a write, and count how often in a row another program overwrote the index."""
-    state = store.index
-    last = state.fingerprints.get(path)
-    foreign = path in state.written and before is not None and not before.same_content(last)
-    recent = now - state.written_at.get(path, 0.0) < 2 * CONTENTION_S
-    state.overwrites[path] = state.overwrites.get(path, 0) + 1 if foreign and recent else 0
-    state.written[path] = written
-    state.written_at[path] = now

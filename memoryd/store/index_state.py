@@ -6,6 +6,8 @@ once: after a crash, or a change of the catalogue by another process, the index 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct, field
 
 from memoryd.core.spans import Fingerprint
@@ -13,6 +15,8 @@ from memoryd.disk.journal.database import Facts
 from memoryd.layouts.protocol import IndexResult, UpdateIndex
 
 DELETION_QUIET_S, MAX_DELETION_S = 1.0, 10.0
+QUIET_S = 2.0  # from a write of another program to ours
+CONTENTION_S = 60.0  # between two writes of ours while another program keeps replacing what we wrote
 LAST_STATE = "index_state"  # journal key: the state at the last orderly end
 
 
@@ -64,6 +68,40 @@ class IndexState(Struct):
         last = max(last, min(self.deletion_event, now))
         until = min(last + DELETION_QUIET_S, first + MAX_DELETION_S)
         return until if last <= now < until else None
+
+    def is_ours(self, path: str, found: Fingerprint | None) -> bool:
+        """True if an index file is what memoryd wrote last, since it was started."""
+        return path in self.written and self.written[path].same_content(found)
+
+    def note_write(self, path: str, written: Fingerprint, before: Fingerprint | None, now: float) -> None:
+        """Record a write over the file `before`, and count how often in a row another program replaced ours."""
+        last = self.fingerprints.get(path)
+        foreign = path in self.written and before is not None and not before.same_content(last)
+        recent = now - self.written_at.get(path, 0.0) < 2 * CONTENTION_S
+        self.overwrites[path] = self.overwrites.get(path, 0) + 1 if foreign and recent else 0
+        self.written[path], self.written_at[path] = written, now
+
+    def earliest_write(self, foreign: Mapping[str, Fingerprint | None], now: float) -> float | None:
+        """Return when the index may be written although another program has written these files since our last write;
+        None if memoryd wrote none of them."""
+        earliest: float | None = None
+        for path in foreign.keys() & self.written.keys():
+            allowed = self._foreign_since(path, foreign[path], now) + QUIET_S
+            self.written_at[path] = min(self.written_at[path], now)  # the clock may have been set back
+            if self.overwrites.get(path, 0) > 0:
+                allowed = max(allowed, self.written_at[path] + CONTENTION_S)
+            earliest = max(earliest or 0.0, allowed)
+        return earliest
+
+    def _foreign_since(self, path: str, found: Fingerprint | None, now: float) -> float:
+        """Return when another program wrote an index file: its mtime, but no later than the time it was first observed,
+        since an mtime is in the future after the clock was set back."""
+        if found is None:
+            return now
+        previous, first_observed = self.foreign_versions.get(path, (None, now))
+        first_observed = min(first_observed, now) if found.same_content(previous) else now
+        self.foreign_versions[path] = (found, first_observed)
+        return min(found.mtime_ns / 1e9, first_observed)
 
 
 def remember(facts: Facts, state: IndexState, rules: str) -> None:

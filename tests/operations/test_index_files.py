@@ -19,11 +19,12 @@ from memoryd.disk.locks.hold import DirectoryLock
 from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import IndexResult, IndexView
 from memoryd.operations.check import all_findings
-from memoryd.operations.index_files import CONTENTION_S, QUIET_S, update_index
+from memoryd.operations.index_files import update_index
 from memoryd.operations.index_ownership import reclaim
 from memoryd.operations.refresh import refresh
 from memoryd.operations.undo import undo
 from memoryd.store import Store
+from memoryd.store.index_state import CONTENTION_S, QUIET_S
 from tests.layouts.contract import NOW
 from tests.layouts.samples import learning, lines, memory
 from tests.operations.conftest import MakeWorld
