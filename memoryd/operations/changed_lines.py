@@ -8,6 +8,7 @@ sure: it compares what stood before those lines with what was indexed, and keeps
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 
 from msgspec.structs import replace
 
@@ -22,6 +23,21 @@ from memoryd.store.line_files import END_BYTES, MAX_BYTES, FileEnd
 
 ONCE_PER_FILE = ("crlf-newlines",)
 WHOLE_FILE_CODES = ("corrupt-file", "emptied-file")
+
+
+class FileOutcome(Enum):
+    """The outcome of indexing a file if it changed."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    ACCESSED = "accessed"  # indexed, with the same meaning as before
+    HALF_WRITTEN = "half-written"  # indexed, to be read again
+    WAITING = "waiting"  # not readable at the moment
+
+    @classmethod
+    def of(cls, row: FileRow) -> FileOutcome:
+        """Return the outcome for a file that was indexed with this row."""
+        return cls.HALF_WRITTEN if row.pending else cls.CHANGED
 
 
 def index_own_change(store: Store, row: FileRow, found: Fingerprint, now: float) -> bool:
@@ -84,9 +100,9 @@ def _may_have_grown(row: FileRow, found: Fingerprint) -> bool:
     return row.ends_with_newline and not row.pending and 0 < row.fingerprint.size <= found.size
 
 
-def index_grown(store: Store, row: FileRow, found: Fingerprint, now: float) -> str | None:
+def index_grown(store: Store, row: FileRow, found: Fingerprint, now: float) -> FileOutcome | None:
     """Index the lines that were appended to a file, or none: what stood before them is only compared with what was
-    indexed. Returns what `index_file` does; None if it is not known to stand there still."""
+    indexed. None if it is not known to stand there still."""
     size = row.fingerprint.size
     if not (store.file_rules.append_only and _may_have_grown(row, found) and found.size <= store.max_bytes):
         return None
@@ -104,13 +120,12 @@ def index_grown(store: Store, row: FileRow, found: Fingerprint, now: float) -> s
     if not added:
         store.file_ends.note(row.path, fingerprint, digest, last)
         return restamp(store, row, recent._replace(fingerprint=fingerprint))
-    pending = _index_lines(store, recent, FileEnd(fingerprint, digest, last), added, now)
-    return "half-written" if pending else "changed"
+    return FileOutcome.of(_index_lines(store, recent, FileEnd(fingerprint, digest, last), added, now))
 
 
-def _index_lines(store: Store, row: FileRow, end: FileEnd, added: bytes, now: float) -> bool:
+def _index_lines(store: Store, row: FileRow, end: FileEnd, added: bytes, now: float) -> FileRow:
     """Index lines that follow what `row` describes: `end` is the end of that, and the fingerprint with the lines.
-    Returns whether the last of them is half-written."""
+    Returns the row of the whole file."""
     base = ParseOffset(row.fingerprint.size, row.lines + 1)
     tail = store.known_layout.reader.parse(row.path, added, now=now, mtime=end.fingerprint.mtime_ns / 1e9, base=base)
     end.digest.update(added)
@@ -120,9 +135,10 @@ def _index_lines(store: Store, row: FileRow, end: FileEnd, added: bytes, now: fl
         lines=row.lines + added.count(b"\n"),
         ends_with_newline=added.endswith(b"\n"),
     )
-    append_part(store, with_counts(grown, tail, row), tail)
+    grown = with_counts(grown, tail, row)
+    append_part(store, grown, tail)
     store.file_ends.note(row.path, end.fingerprint, end.digest, end.last + added)
-    return tail.pending
+    return grown
 
 
 def append_part(store: Store, row: FileRow, part: Document) -> None:
@@ -143,11 +159,11 @@ def with_counts(row: FileRow, part: Document, before: FileRow | None) -> FileRow
     )
 
 
-def restamp(store: Store, row: FileRow, same: FileRow) -> str:
+def restamp(store: Store, row: FileRow, same: FileRow) -> FileOutcome:
     """Note a file whose content did not change."""
     if not is_unchanged(row, same.fingerprint) or row.recently_modified != same.recently_modified:
         store.catalogue.restamp(same)
-    return "same"
+    return FileOutcome.SAME
 
 
 def is_unchanged(row: FileRow, found: Fingerprint) -> bool:

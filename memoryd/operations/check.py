@@ -291,15 +291,15 @@ def note_archived(store: Store) -> None:
     )
 
 
-def note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -> str:
+def note_unread(store: Store, path: str, found: Fingerprint, finding: Finding) -> bool:
     """Record that a file cannot be read. Its old row stays in use and is reported as stale; a file that was never read
-    gets an empty row."""
+    gets an empty row: then True is returned."""
     _set_finding(store, "unread", path, finding)
-    if store.catalogue.file(path) is None:
-        row = FileRow(path, str(store.role(path)), found, "", pending=True)
-        store.catalogue.replace(row, Document(path, (), ()))
-        return "changed"
-    return "same"
+    if store.catalogue.file(path) is not None:
+        return False
+    row = FileRow(path, str(store.role(path)), found, "", pending=True)
+    store.catalogue.replace(row, Document(path, (), ()))
+    return True
 
 
 def clear_unread(store: Store, path: str) -> None:

@@ -299,7 +299,7 @@ def test_a_sync_scans_after_a_batch_that_failed(site: Site, monkeypatch: pytest.
     site.append(2)
     monkeypatch.setattr(Deadlines, "hold_off", lambda *_, **__: None)  # no scan follows by itself
     with monkeypatch.context() as failing:
-        failing.setattr(refresh, "index_file", fail)
+        failing.setattr(refresh, "index_grown", fail)
         site.worker.inbox.defer([LEARNINGS], 0.0)
         site.worker.inbox.recheck()
         until(lambda: site.worker.status.state == "read_only", "it is reported")

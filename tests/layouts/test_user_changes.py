@@ -38,7 +38,7 @@ def any_size() -> Iterator[None]:
     """Small documents are taken apart as well."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changes, "MIN_SIZE", 0)
-        patch.setattr("memoryd.operations.refresh.SLOW_TO_PARSE", 0)
+        patch.setattr("memoryd.operations.whole_files.SLOW_TO_PARSE", 0)
         yield
 
 
@@ -230,7 +230,7 @@ def test_the_first_change_after_a_first_index_is_taken_by_itself(site: Site, mon
 def test_the_pieces_of_a_document_that_parses_fast_are_kept_after_a_change(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memoryd.operations.refresh.SLOW_TO_PARSE", 1024 * 1024)
+    monkeypatch.setattr("memoryd.operations.whole_files.SLOW_TO_PARSE", 1024 * 1024)
     path = site.file.relative_to(site.file.parents[2]).as_posix()
     for numbers, kept in ((3, False), (4, True)):
         site.file.write_bytes(text([item(number) for number in range(numbers)]))

@@ -17,7 +17,7 @@ from memoryd.disk.syscalls import MB, PIECE, ChangingError
 from memoryd.disk.tree import Tree
 from memoryd.errors import ShuttingDownError
 from memoryd.layouts.jsonl_store import JsonlReader
-from memoryd.operations import refresh as refreshing
+from memoryd.operations import whole_files
 from memoryd.operations.check import all_findings
 from memoryd.operations.index_files import update_index
 from memoryd.operations.refresh import refresh
@@ -581,7 +581,7 @@ def test_a_large_file_indexed_in_chunks_equals_one_parsed_whole(world: World, mo
     assert row is not None
     wanted = (list(world.store.catalogue.entries([LEARNINGS])), world.store.catalogue.findings(), row.units, row.digest)
     for size in (1, 300, 5000):
-        monkeypatch.setattr(refreshing, "CHUNK_SIZE", size)
+        monkeypatch.setattr(whole_files, "CHUNK_SIZE", size)
         world.store.catalogue.clear()
         world.look()
         row = world.store.catalogue.file(LEARNINGS)
