@@ -1,18 +1,18 @@
-"""The health of a root: its worst current condition, the reasons, what may be done meanwhile, and what is reported.
+"""The health of a root: its worst current condition, the reasons, and what may be done meanwhile.
 
-How long a failing disk is left alone between two attempts: from `MIN_TROUBLE_S` here to `MAX_TROUBLE_S` in `inbox`.
+How long a failing disk is left alone between two attempts: from `MIN_TROUBLE_S` here to `MAX_TROUBLE_S` in `deadlines`.
 """
 
 from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from memoryd.control.methods.upkeep import LockRow
-from memoryd.core.findings import Finding, FindingNews, NewFindings, Severity
+from memoryd.core.findings import Finding
 from memoryd.core.records import Role
 from memoryd.core.secrets import redact
 from memoryd.disk.disk_errors import probe_write, refusal
@@ -20,6 +20,7 @@ from memoryd.disk.tree import PathState
 from memoryd.engine.deadlines import MAX_TROUBLE_S
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS
+from memoryd.engine.watch import Watch
 from memoryd.errors import (
     BusyError,
     DeniedError,
@@ -30,12 +31,10 @@ from memoryd.errors import (
     PausedError,
     RootMissingError,
 )
-from memoryd.layouts.codes import severity
 from memoryd.log import get_logger
-from memoryd.operations.check import FILES_TOPIC, note_limits
+from memoryd.operations.check import FILES_TOPIC
 from memoryd.operations.file_versions import VERSIONS_TOPIC
 from memoryd.operations.index_files import UNREAD_INDEX_TOPIC, IndexUpdate
-from memoryd.operations.overwrites import RetriedWrite
 from memoryd.operations.recognition import LayoutMismatch
 from memoryd.operations.refresh import RefreshResult
 from memoryd.operations.root_check import RootCheck
@@ -52,16 +51,9 @@ ON_SUSPECT = ("lock.list", "backup.list", "plan")  # read-only commands allowed 
 STUCK_S = 10.0  # a git operation that lasts longer is reported as stuck
 CLEARED = ("removed", "emptied")  # what became of a lock
 PAUSED = "paused"  # journal key
+SEARCH_TOPIC = "search"  # of findings about the models that the search needs
+STATUS_TOPIC = "status"  # of findings about what the status lacks
 ON_PAUSED = ("lock.list", "backup.list")  # allowed on a paused root: neither reads a memory
-
-
-class Watch(Struct, frozen=True):
-    """The watch state of a root: `mode` is events or scan; wanted and held count directories, 0 until the first scan
-    has found them."""
-
-    mode: str = "scan"
-    wanted: int = 0
-    held: int = 0
 
 
 class Health:
@@ -70,14 +62,10 @@ class Health:
     def __init__(self, store: Store, clock: Clock, hints: Hints, tell: Tell) -> None:
         self._store = store
         self._clock = clock
-        self._hints = hints
         self._tell = tell
         self.check = RootCheck("starting")
         self.paused = bool(store.journal.facts.get(PAUSED))
-        self.watching = False
-        self.watch = Watch()
-        self._rewatched = False  # after the last scan: what changed in between caused no event
-        self.linked = False  # some file has a further name: a change through that one causes no event here
+        self.watch = Watch(store, hints)
         self.doubts: deque[tuple[float, str]] = deque(maxlen=20)
         self.index_delay_reason: str | None = None  # why an index write is delayed
         self.index_blocked_reason: str | None = None  # why the index cannot be written at all
@@ -97,21 +85,10 @@ class Health:
         return self.check.state == "ok" and not self.paused
 
     @property
-    def watched_whole(self) -> bool:
-        """True if events have covered every directory since the last scan."""
-        return self.watching and self.watch.held >= self.watch.wanted and not self._rewatched
-
-    @property
-    def trusts_events(self) -> bool:
-        """True if every change since the last scan has caused an event."""
-        is_known = self._store.layout is not None and not self._store.index.needs_scan
-        return self.watched_whole and not self.linked and is_known
-
-    @property
     def is_calm(self) -> bool:
         """True if nothing is wrong and events cover every directory: a look at the path may wait for one of them."""
         settled = self._blocked is None and not self._store.lock_trace.holds_removed
-        return settled and self.watched_whole and self.state()[0] == "ok"
+        return settled and self.watch.is_complete and self.state()[0] == "ok"
 
     def has_moved(self) -> bool:
         """True if a look at a calm root would find something new: another directory at the path, or a git operation. A
@@ -120,32 +97,6 @@ class Health:
             return self.is_calm and (self._store.has_moved() or self._store.blocked() is not None)
         except (OSError, MemorydError):
             return True  # the directory is being closed, or its disk fails
-
-    def rewatch(self) -> None:
-        """Set up watching anew, if the file system reports changes."""
-        watchable = self._store.network_fs is None
-        self.watching = watchable and self._hints.watch(self._store.name, self._store.tree.path)
-        self.watch = Watch("events" if self.watching else "scan")
-
-    def count_watches(self, directories: Mapping[str, tuple[int, int]]) -> None:
-        """Count the watches that the kernel really has. A root with gaps is watched anew once and soon scanned again;
-        so is one that could not be watched."""
-        name = self._store.name
-        self._rewatched = False
-        if not self.watching:  # the limit that was in the way may have been raised
-            self.rewatch()
-            self._rewatched = self.watching
-        if not self.watching:
-            self.watch = Watch("scan", len(directories), 0)
-            return
-        wanted, held = self._hints.coverage(name, directories)
-        if held < wanted and self._hints.barrier():  # of a directory made just now the event may be on its way
-            wanted, held = self._hints.coverage(name, directories)
-        if held < wanted:
-            self.rewatch()
-            self._rewatched = True
-            wanted, held = self._hints.coverage(name, directories)
-        self.watch = Watch("events", wanted, held)
 
     def pause(self, *, paused: bool) -> None:
         """Pause the root or end that, and remember it: a restart must not begin to write what a user has stopped."""
@@ -209,21 +160,6 @@ class Health:
     @property
     def _stuck(self) -> bool:
         return self._blocked is not None and self._clock.monotonic() - self._blocked[1] >= STUCK_S
-
-    def note_limits(self) -> bool:
-        """Report each limit newly crossed. Returns whether upkeep should make room under a soft one."""
-        crossed, soft = note_limits(self._store)
-        for each in crossed:
-            said = "hard limit reached" if each.code == "hard-limit" else "soft limit exceeded"
-            log.warning(said, root=self._store.name, file=each.path, hint=each.message)
-            shown = {"code": each.code, "severity": str(severity(each)), "path": each.path, "message": each.message}
-            self._tell("finding", {"root": self._store.name, **shown})
-        return soft and not self._store.observes
-
-    def note_undone(self, back: RetriedWrite) -> None:
-        """Report a memory that an agent's older state had erased and that has been stored again."""
-        log.warning("stored again", root=self._store.name, file=back.path, receipt=back.receipt)
-        self._tell("finding", {"root": self._store.name, "code": back.code, **back._asdict()})
 
     def note_cleared(self, locks: Iterable[LockRow]) -> None:
         """Report cleared locks. One that is left because another process has it open is a finding, not an event."""
@@ -349,35 +285,34 @@ class Health:
         return self._store.layout is not None and self._store.role(finding.path) is Role.SOURCE
 
     def _degradations(self) -> list[str]:
-        reasons: list[str] = []
-        if self._store.layout is None:
-            reasons.append(self.index_blocked_reason or "no layout is known")
-        if self._store.network_fs is not None:
-            reasons.append(f"{self._store.network_fs} reports no changes made on other machines; scanning periodically")
-        elif not self.watching and (self._store.layout is not None or self._store.too_wide is None):
-            reasons.append(f"cannot watch the directory; scanning periodically: {self._hints.limit_hint()}")
-        elif self.watch.held < self.watch.wanted:
-            short = f"{self.watch.held} of {self.watch.wanted} directories are watched; scanning the rest periodically"
-            reasons.append(f"{short}: {self._hints.limit_hint()}")
-        reasons += [f"{each.path}: {each.message}" for each in self._store.root_findings.get("unread", ())]
-        irregular = (each for each in self._store.root_findings.get(FILES_TOPIC, ()) if self._hides_memories(each))
-        reasons += [f"{each.path}: {each.message}" for each in irregular]
-        for topic in ("guard", SEARCH_TOPIC, VERSIONS_TOPIC, STATUS_TOPIC, UNREAD_INDEX_TOPIC):
-            reasons += [each.message for each in self._store.root_findings.get(topic, ())]
-        held = (each for each in self._store.root_findings.get("locks", ()) if each.code == "held-lock")
-        reasons += [f"{each.path}: {each.message}" for each in held]
-        reasons += self._store.loss_reasons
-        reasons += [f"{each.path}: {each.message}" for each in self._store.root_findings.get(LATE_WRITES_TOPIC, ())]
-        if self.layout_mismatch is not None:
-            reasons.append(self.layout_mismatch)
-        if self._store.index.result.unmanaged is not None:
-            reasons.append(self._store.index.result.unmanaged)
+        store, found = self._store, self._store.root_findings
+        topics = ("guard", SEARCH_TOPIC, VERSIONS_TOPIC, STATUS_TOPIC, UNREAD_INDEX_TOPIC)
+        reasons = (
+            (self.index_blocked_reason or "no layout is known") if store.layout is None else None,
+            self.watch.gap(),
+            *map(_with_path, found.get("unread", ())),
+            *(_with_path(each) for each in found.get(FILES_TOPIC, ()) if self._hides_memories(each)),
+            *(each.message for topic in topics for each in found.get(topic, ())),
+            *(_with_path(each) for each in found.get("locks", ()) if each.code == "held-lock"),
+            *store.loss_reasons,
+            *map(_with_path, found.get(LATE_WRITES_TOPIC, ())),
+            self.layout_mismatch,
+            store.index.result.unmanaged,
+            self._index_wait(),
+            self.without_vectors,
+        )
+        return [each for each in reasons if each is not None]
+
+    def _index_wait(self) -> str | None:
+        """Return why the index waits, if it has waited for long."""
         stale = self.unindexed_since
-        if self.index_delay_reason and stale is not None and self._clock.monotonic() - stale > STARVED_S:
-            reasons.append(f"the index waits: {self.index_delay_reason}")
-        if self.without_vectors is not None:
-            reasons.append(self.without_vectors)
-        return reasons
+        if not self.index_delay_reason or stale is None or self._clock.monotonic() - stale <= STARVED_S:
+            return None
+        return f"the index waits: {self.index_delay_reason}"
+
+
+def _with_path(finding: Finding) -> str:
+    return f"{finding.path}: {finding.message}"
 
 
 def _reason(error: BaseException | None) -> str:
@@ -388,51 +323,3 @@ def _reason(error: BaseException | None) -> str:
     if isinstance(error, MemorydError):
         return error.message
     return str(error) if error is not None else "unexpected error; see the log"
-
-
-SEARCH_TOPIC = "search"  # of findings about the models that the search needs
-STATUS_TOPIC = "status"  # of findings about what the status lacks
-REPORTED_BY_LIMITS = ("limits",)  # findings reported when a limit is crossed, once even over restarts
-
-
-class FindingReports:
-    """Reports each warning and error of one root once, to the log and to subscribers. Used by the thread that owns
-    the root."""
-
-    def __init__(self, store: Store, tell: Tell) -> None:
-        self._store = store
-        self._tell = tell
-        self._reported: dict[str, tuple[Finding, ...]] = {}
-
-    def report_new(self) -> None:
-        """Report what is new since the last time."""
-        for new in self._store.catalogue.take_new_findings():
-            self._report(new)
-        for name, findings in self._store.root_findings.items():
-            before = self._reported.get(name, ())
-            if findings == before or name in REPORTED_BY_LIMITS:
-                continue
-            known = {(each.code, each.path, each.id) for each in before}
-            serious = (each for each in findings if severity(each) is not Severity.INFO)
-            news = NewFindings()
-            news.note((each for each in serious if (each.code, each.path, each.id) not in known), {})
-            for new in news.take():
-                self._report(new)
-        self._reported = dict(self._store.root_findings)
-
-    def _report(self, new: FindingNews) -> None:
-        """Log and publish severity, code and place; never content."""
-        finding = new.finding
-        shown: dict[str, object] = {"root": self._store.name, "code": finding.code, "severity": str(severity(finding))}
-        if new.count > 1:
-            shown |= {"path": redact(finding.path), "count": new.count, "message": f"the first: {finding.message}"}
-        else:
-            identity = finding.id and redact(finding.id)
-            place = {"path": redact(finding.path), "line": finding.line, "id": identity}
-            shown |= {key: value for key, value in place.items() if value is not None}
-            shown["message"] = finding.message
-        if finding.line is not None and new.count > 1:
-            shown["line"] = finding.line
-        level = log.error if severity(finding) is Severity.ERROR else log.warning
-        level("finding", **shown)
-        self._tell("finding", shown)

@@ -17,7 +17,8 @@ from memoryd.control.methods.shared import ChangeResult, PlanRow
 from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.core.records import Role
 from memoryd.engine.deadlines import CALM_LOOK_S, LATE_S, LOOK_S, MIN_SCAN_S, NEVER, Deadlines
-from memoryd.engine.health import FindingReports, Health
+from memoryd.engine.finding_reports import FindingReports
+from memoryd.engine.health import Health
 from memoryd.engine.indexer import Backfill, Indexer, VectorsDue
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
@@ -166,7 +167,7 @@ class Root:
             tell("root", root=self.store.name, state=now.state, reason=now.reason)
         self._tell("root", {"root": self.store.name, "state": now.state, "reason": now.reason})
         if "ok" in (now.state, before.state):
-            self._scanned = self._recovered = self.health.watching = False
+            self._scanned = self._recovered = self.health.watch.active = False
             self._indexer.forget_fit()
         if not self.store.attached:
             self._hints.unwatch(self.store.name)
@@ -174,7 +175,7 @@ class Root:
     def _first_scan(self) -> None:
         """Watch the root, recover it, and read everything."""
         if self.store.layout is not None or self.store.too_wide is None:
-            self.health.rewatch()  # before anything is told: what is not watched yet would look like what cannot be
+            self.health.watch.renew()  # before anything is told: what is not watched yet would look like what cannot be
         self._publish_scanning()
         self._scanned = True
         self.recognise()
@@ -188,7 +189,7 @@ class Root:
         if self.health.reason is not None and self.deadlines.index == NEVER:
             self.deadlines.index = self._clock.monotonic()  # trouble from before the root was away may be over
         if self.store.layout is not None and self.health.is_active:
-            self.wants_limits |= self.health.note_limits()  # they may be new where no file is
+            self.wants_limits |= self._reports.report_limits()  # they may be new where no file is
         self.publish()
 
     def recognise(self) -> None:
@@ -269,7 +270,7 @@ class Root:
             self.publish()
             return None
         began = self._clock.monotonic()
-        done = self._indexer.read(paths, watching=self.health.watching, verify=verify)
+        done = self._indexer.read(paths, watching=self.health.watch.active, verify=verify)
         if done.loss:
             mark_suspect(self.store, done.loss)
             self.look()
@@ -278,7 +279,7 @@ class Root:
             self._note_scan(done.directories, began)
         self._note_changes(done, since, due)
         for write in self._indexer.restore_lost():
-            self.health.note_undone(write)
+            self._reports.report_retried(write)
         if self._indexer.wants_fit(everything=paths is None):
             self.health.note_fit(self._indexer.check_fit())
         return done.waiting
@@ -287,7 +288,7 @@ class Root:
         """Read files that have just been closed. The index files follow once the root has settled."""
         if self.health.is_active and self._scanned and self.store.layout is not None:
             self.memories.catch_up()
-            done = self._indexer.read(paths, watching=self.health.watching, tails=True)
+            done = self._indexer.read(paths, watching=self.health.watch.active, tails=True)
             self._note_changes(done, since, VectorsDue.AFTER_SEARCH)
 
     def _note_scan(self, directories: Mapping[str, tuple[int, int]], began: float) -> None:
@@ -295,19 +296,19 @@ class Root:
         now = self._clock.monotonic()
         self._publisher.last_scan = self._clock.wall()
         self.deadlines.scanned(began, now)
-        self.health.count_watches(directories)
+        self.health.watch.count(directories)
         self._schedule_scan(now)
 
     def _schedule_scan(self, now: float) -> None:
         schedule = self.store.policy.schedule.get("rescan", "adaptive")
-        self.deadlines.schedule_scan(now, schedule, reliable=self.health.watched_whole)
+        self.deadlines.schedule_scan(now, schedule, reliable=self.health.watch.is_complete)
 
     def _note_changes(self, done: RefreshResult, since: float, vectors: VectorsDue = VectorsDue.AT_ONCE) -> None:
-        self.health.linked = done.linked or (self.health.linked and done.directories is None)
+        self.health.watch.linked = done.linked or (self.health.watch.linked and done.directories is None)
         if not (done.changed or done.deleted):
             return
         self.last_change = self._clock.monotonic()
-        self.wants_limits |= self.health.note_limits()
+        self.wants_limits |= self._reports.report_limits()
         self.health.note_changes(done, since)
         if done.directories is not None:  # probably many: they can be found now, and index files and vectors follow
             self.status = self._publisher.counted(self.status)
@@ -399,7 +400,7 @@ class Root:
         try:
             if self.health.check.state == "ok":  # else it is not known whose files these are: a scan follows
                 with self._own_change():
-                    done = self._indexer.read(paths, watching=self.health.watching)
+                    done = self._indexer.read(paths, watching=self.health.watch.active)
                     self._note_changes(done, self._clock.monotonic())
             self.store.journal.fold()
         except (OSError, MemorydError) as error:

@@ -17,8 +17,9 @@ from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.defaults import Mode
 from memoryd.core.findings import Finding
 from memoryd.core.records import Role
-from memoryd.engine.health import STATUS_TOPIC, Health, Watch
+from memoryd.engine.health import STATUS_TOPIC, Health
 from memoryd.engine.interfaces import Clock
+from memoryd.engine.watch import WatchState
 from memoryd.errors import MemorydError
 from memoryd.log import get_logger
 from memoryd.operations.backup import NO_BACKUPS, BackupSummary, count_backups
@@ -47,7 +48,7 @@ class RootStatus(Struct, frozen=True):
     files: int = 0
     bytes: int = 0
     findings: Counts = field(default_factory=Counts)
-    watch: Watch = field(default_factory=Watch)
+    watch: WatchState = field(default_factory=WatchState)
     last_scan: float | None = None
     rescans: tuple[tuple[float, str], ...] = ()
     generation: int = 0
@@ -91,7 +92,7 @@ class Publisher:
             files=files,
             bytes=size,
             findings=finding_counts(store),
-            watch=self._health.watch,
+            watch=self._health.watch.state,
             last_scan=self.last_scan,
             rescans=tuple(self._health.doubts),
             generation=self.generation,
@@ -131,7 +132,7 @@ class Publisher:
             mode=self._mode(),
             state="scanning",
             reasons=() if self._store.layout is None else self._health.state()[1],
-            watch=self._health.watch,
+            watch=self._health.watch.state,
         )
 
     def _look(self) -> tuple[LockRow, ...]:

@@ -408,7 +408,7 @@ class Worker:
         began = self._clock.monotonic()
         if request.search_only and (pending := self._pending()) is not None:
             return self._sync_search(began, pending)
-        in_order = self.root.health.trusts_events and self._hints.barrier()
+        in_order = self.root.health.watch.sees_every_change and self._hints.barrier()
         paths = self.inbox.take_hints()
         try:
             timeout_s = SYNC_S if request.timeout_ms is None else request.timeout_ms / 1000
@@ -422,7 +422,7 @@ class Worker:
 
     def _pending(self) -> frozenset[str] | None:
         """Return all paths that changed before this call; None if events do not name them all."""
-        return self.inbox.pending() if self.root.health.trusts_events and self._hints.barrier() else None
+        return self.inbox.pending() if self.root.health.watch.sees_every_change and self._hints.barrier() else None
 
     def _sync_search(self, began: float, pending: frozenset[str]) -> SyncedRoot:
         """Index these paths for the search alone."""

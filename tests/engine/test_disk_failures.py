@@ -86,7 +86,7 @@ def test_a_link_or_file_in_the_way_is_no_trouble_with_the_disk(tmp_path: Path, k
 def test_a_git_operation_that_does_not_end_degrades_the_root_and_is_told_once(tmp_path: Path) -> None:
     world, now, told = World(tmp_path), [100.0], list[object]()
     health = Health(world.store, Clock(monotonic=lambda: now[0]), SILENT, lambda topic, _: told.append(topic))
-    health.check, health.watching = RootCheck("ok"), True
+    health.check, health.watch.active = RootCheck("ok"), True
     health.note_blocked("a merge")
     assert health.state() == ("ok", ("a merge; nothing is written until that is over",))
     assert told == []

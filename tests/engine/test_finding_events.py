@@ -11,7 +11,7 @@ import pytest
 
 from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.findings import NEWS_GROUPS, Finding, NewFindings
-from memoryd.engine.health import FindingReports
+from memoryd.engine.finding_reports import FindingReports
 from memoryd.log import configure
 from memoryd.operations.upkeep import enforce_limits
 from tests.layouts.samples import learning, lines, task

@@ -173,16 +173,16 @@ def test_a_root_with_gaps_in_its_watches_is_watched_anew_and_scanned_often(site:
 
 def test_a_root_that_could_not_be_watched_is_watched_once_it_can_be(site: Site) -> None:
     site.hints.refuses = True
-    site.root.health.rewatch()
+    site.root.health.watch.renew()
     site.wait(MIN_SCAN_S)
     assert (site.root.status.state, site.root.status.watch.mode) == ("degraded", "scan")
     assert site.root.deadlines.scan <= site.now + BLIND_SCAN_S
     site.hints.refuses = False
     site.wait(BLIND_SCAN_S)
     assert (site.root.status.state, site.root.status.watch.mode) == ("ok", "events")
-    trusted = [site.root.health.trusts_events]
+    trusted = [site.root.health.watch.sees_every_change]
     site.wait(BLIND_SCAN_S)
-    trusted.append(site.root.health.trusts_events)
+    trusted.append(site.root.health.watch.sees_every_change)
     assert trusted == [False, True], "what changed before the new watches caused no event"
     assert site.root.deadlines.scan >= site.now + MIN_SCAN_S
 
