@@ -16,10 +16,11 @@ from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.shared import ChangeResult, PlanRow
 from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.core.records import Role
+from memoryd.engine.backfill import Backfill, VectorsDue
 from memoryd.engine.deadlines import CALM_LOOK_S, LATE_S, LOOK_S, MIN_SCAN_S, NEVER, Deadlines
 from memoryd.engine.finding_reports import FindingReports
 from memoryd.engine.health import Health
-from memoryd.engine.indexer import Backfill, Indexer, VectorsDue
+from memoryd.engine.indexer import Indexer
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
 from memoryd.engine.memories import STORING, Memories

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import memoryd
 from memoryd.control.client import Client
-from memoryd.engine.indexer import SYNC_S
+from memoryd.engine.backfill import SYNC_S
 from memoryd.layouts.registry import LAYOUTS
 from tests.bench.corpora import Corpus
 from tests.daemon import Daemon

@@ -17,8 +17,7 @@ import pytest
 from memoryd.core.index import FileRow, IndexUnavailable
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
-from memoryd.engine.deadlines import NEVER
-from memoryd.engine.indexer import (
+from memoryd.engine.backfill import (
     AT_ONCE,
     FEW,
     FIRST,
@@ -31,6 +30,7 @@ from memoryd.engine.indexer import (
     Backfill,
     VectorsDue,
 )
+from memoryd.engine.deadlines import NEVER
 from memoryd.engine.interfaces import Clock
 from memoryd.errors import EmbedderError
 from memoryd.index.sqlite import SqliteIndex

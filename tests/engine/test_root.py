@@ -17,8 +17,9 @@ from memoryd.core.index import IndexUnavailable
 from memoryd.disk import syscalls
 from memoryd.disk.syscalls import MB
 from memoryd.engine import health as root_health
+from memoryd.engine.backfill import LATER_S
 from memoryd.engine.deadlines import BLIND_SCAN_S, CALM_LOOK_S, LATE_S, LOOK_S, MIN_SCAN_S, NEVER
-from memoryd.engine.indexer import LATER_S, Indexer
+from memoryd.engine.indexer import Indexer
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.root import Root

@@ -20,7 +20,7 @@ from memoryd.control.methods.status import SyncRequest
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.journal.database import JournalError
 from memoryd.disk.tree import Tree
-from memoryd.engine import indexer
+from memoryd.engine import backfill
 from memoryd.engine import memories as engine_memories
 from memoryd.engine.inbox import Pace
 from memoryd.engine.interfaces import Clock
@@ -261,7 +261,7 @@ def test_no_question_waits_for_a_long_command_that_follows_a_sync(
         return check(store, job, now)
 
     monkeypatch.setitem(cast("dict[str, object]", OPERATIONS), "check", look)
-    monkeypatch.setattr(indexer, "LATER_S", 600.0)
+    monkeypatch.setattr(backfill, "LATER_S", 600.0)
     world.write(LEARNINGS, lines(learning(1)))
     worker = Worker(world.store, Pace(), Clock(), SILENT, lambda *_: None, Numbers(fast=True))
     worker.start()
