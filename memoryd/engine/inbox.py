@@ -20,6 +20,7 @@ from memoryd.engine.jobs import QUIET_JOBS, Job
 from memoryd.engine.settler import Batch, Settler
 from memoryd.errors import ShuttingDownError
 
+HALF_WRITTEN_S = 2.05  # until half-written files are read again: their writer has had two seconds
 MAX_WAIT_S = 60.0  # longest sleep of the worker loop, in case a due time was brought forward without a wake-up
 
 

@@ -273,8 +273,6 @@ OPERATIONS: Mapping[str, Operation] = {
     "verify": _verify,
 }
 
-# Performed by the worker itself: they are about what it reads, and when.
-OWN = ("sync", "reindex", "rescan", "pause", "resume", "confirm", "catch-up")
 # Commands that only read: they may run on a root that must not be written to.
 LOOKS = ("check", "plan", "backup.list", "backup.verify", "lock.list", "sync", "rescan", "verify", "memory.get")
 

@@ -153,9 +153,9 @@ class _Stored(NamedTuple):
 
 
 class Memories:
-    """Stores, changes and forgets single memories of one root. `read_all` looks at everything, `index_own` takes files
-    that memoryd has just changed into the catalogue; `behind` is since when (monotonic) something waits for that, and
-    is for any thread, as are `note_read` and `counts`."""
+    """Stores, changes and forgets single memories of one root. `scan` finds what changed anywhere, `index_own` takes
+    files that memoryd has just changed into the catalogue; `behind` is since when (monotonic) something waits for that,
+    and is for any thread, as are `note_read` and `counts`."""
 
     def __init__(
         self,
@@ -163,14 +163,14 @@ class Memories:
         clock: Clock,
         tell: Tell,
         health: Health,
-        read_all: Callable[[], None],
+        scan: Callable[[], None],
         index_own: Callable[[Collection[str]], None],
     ) -> None:
         self._store = store
         self._clock = clock
         self._tell = tell
         self._health = health
-        self._read_all = read_all
+        self._scan = scan
         self._index_own = index_own
         self._stored: list[_Stored] = []  # what the catalogue has not taken in
         self._paths: dict[str, None] = {}  # the files of that
@@ -187,7 +187,7 @@ class Memories:
         try:
             outcome = STORING[job.name](self._store, job, self._clock.wall())
         except NotFoundError:
-            self._read_all()  # another program may have written it a moment ago
+            self._scan()  # another program may have written it a moment ago
             outcome = STORING[job.name](self._store, job, self._clock.wall())
         result = _result(outcome, self._store.name)
         if outcome.receipt is not None:

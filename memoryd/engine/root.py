@@ -1,4 +1,4 @@
-"""One root: its presence, its due work, and its commands.
+"""One root: its presence, what is read of it and indexed, and its due work. `commands` has what it is asked for.
 
 The root owns its health and its deadlines; indexer, memories and backfill return what they did, and only the root acts
 on it. Used by the thread that owns the root, except `status`, `cares_for`, `note_delete`, `health.paused`,
@@ -10,11 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from msgspec import UNSET, to_builtins
-
-from memoryd.control.methods.method_types import Result
-from memoryd.control.methods.shared import ChangeResult, PlanRow
-from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.core.records import Role
 from memoryd.engine.backfill import Backfill, VectorsDue
 from memoryd.engine.deadlines import CALM_LOOK_S, LATE_S, LOOK_S, MIN_SCAN_S, NEVER, Deadlines
@@ -22,19 +17,17 @@ from memoryd.engine.finding_reports import FindingReports
 from memoryd.engine.health import Health
 from memoryd.engine.indexer import Indexer
 from memoryd.engine.interfaces import Clock, Hints, Tell
-from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
-from memoryd.engine.memories import STORING, Memories
+from memoryd.engine.memories import Memories
 from memoryd.engine.status import ProgressReporter, Publisher
-from memoryd.errors import InvalidMemoryError, MemorydError, ShuttingDownError, TimeoutExpiredError
+from memoryd.errors import InvalidMemoryError, MemorydError, ShuttingDownError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.operations.file_versions import save_versions
 from memoryd.operations.index_files import IndexUpdate
-from memoryd.operations.index_ownership import reclaim
 from memoryd.operations.migrate import recover_and_migrate
 from memoryd.operations.recognition import no_layout_reason, recognise_root
 from memoryd.operations.refresh import RefreshResult
-from memoryd.operations.root_check import RootCheck, accept_all, check_root, create_root, mark_suspect, remove_new_root
+from memoryd.operations.root_check import RootCheck, accept_all, check_root, mark_suspect
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from memoryd.store.late_writes import LATE_WRITES_TOPIC
@@ -61,7 +54,7 @@ class Root:
         self.backfill = Backfill(store, clock, embedder)
         self._reports = FindingReports(store, tell)
         self._publisher = Publisher(store, clock, self.health)
-        self.memories = Memories(store, clock, tell, self.health, self.read_all, self.index_own)
+        self.memories = Memories(store, clock, tell, self.health, self.scan, self.index_own)
         self._scanned = self._recovered = False
         self._progress = ProgressReporter(store, clock, self._publish_scanning)
         self.last_change = clock.monotonic() - 1e6
@@ -78,7 +71,7 @@ class Root:
             return not self.store.is_ignored(path) and any(role in _REPORTED_ROLES for role in roles)
         role = self.store.role(path)
         if role is Role.BACKUP:
-            self._publisher.backups_known = False
+            self.note_backups()
         return role in _REPORTED_ROLES
 
     def note_delete(self, path: str | None) -> None:
@@ -185,8 +178,7 @@ class Root:
             self.recover_once()
         except (OSError, MemorydError) as error:
             self.trouble(error)  # what is there can be read all the same
-        with self._progress.reading_all():
-            self.unsettled.update(self.process(None, self._clock.monotonic()))
+        self.read_anew()
         if self.health.reason is not None and self.deadlines.index == NEVER:
             self.deadlines.index = self._clock.monotonic()  # trouble from before the root was away may be over
         if self.store.layout is not None and self.health.is_active:
@@ -212,13 +204,19 @@ class Root:
             self._recovered = recover_and_migrate(self.store, self._clock.wall())
             self.deadlines.late = self._clock.monotonic()
 
+    def is_served(self) -> bool:
+        """True if the root is active, and its path still refers to the open directory."""
+        return self.health.is_active and self.store.is_in_place()
+
     def pause(self) -> None:
-        """Stop reading and writing until the root is resumed."""
+        """Stop reading and writing until the root is resumed, also after a restart."""
+        self.health.pause(paused=True)
         self.memories.catch_up()
         self.publish()
 
     def resume(self) -> None:
         """Go on after a pause, and accept a suspect root as it is now."""
+        self.health.pause(paused=False)
         if self.health.check.state == "suspect":
             accept_all(self.store)
         self._scanned = False
@@ -246,17 +244,17 @@ class Root:
     def process(self, paths: Collection[str] | None, since: float, *, verify: bool = False) -> tuple[str, ...]:
         """Read what changed (None: anywhere), then update the index. Returns half-written files, to be read again.
         `since`: when (monotonic) the first change was hinted at; `verify` also reads what looks unchanged."""
-        waiting = self._read(paths, since, verify=verify)
+        waiting = self.read(paths, since, verify=verify)
         if waiting is None:
             return ()
-        self._write_index(force=False, wait_s=INDEX_WAIT_S)
+        self.write_index(force=False, wait_s=INDEX_WAIT_S)
         if save_versions(self.store, self._clock.wall(), backup_follows=self.health.backs_up):
             self.publish()
         if self.store.unsaved_versions.states():  # the next scan tries again
             self.deadlines.scan = min(self.deadlines.scan, self._clock.monotonic() + MIN_SCAN_S)
         return waiting
 
-    def _read(
+    def read(
         self, paths: Collection[str] | None, since: float, due: VectorsDue = VectorsDue.AT_ONCE, *, verify: bool = False
     ) -> tuple[str, ...] | None:
         """Read what changed, as `process` does. None if the root cannot be read now."""
@@ -316,7 +314,9 @@ class Root:
             vectors = VectorsDue.AFTER_SEARCH
         self.backfill.notify(vectors)
 
-    def _write_index(self, *, force: bool, wait_s: float) -> IndexUpdate:
+    def write_index(self, *, force: bool, wait_s: float) -> IndexUpdate:
+        """Write the index files that differ, and note what became of them. `force` does not wait for quiet; `wait_s` is
+        how long to wait for the lock."""
         done = self._indexer.write(force=force, wait_s=wait_s)
         if self.health.note_index(done):
             self._publisher.generation += 1
@@ -335,61 +335,20 @@ class Root:
         is due. Raises OSError while it does not."""
         self.deadlines.index = NEVER
         if self.store.layout is not None:
-            self._write_index(force=False, wait_s=INDEX_WAIT_S)
+            self.write_index(force=False, wait_s=INDEX_WAIT_S)
         if self.health.reason is not None:
             self.recover_once()
             self.health.probe_disk()
             self.health.note_recovery()
             self.publish()
 
-    def sync(self, timeout_s: float, paths: Collection[str] | None) -> tuple[str, ...]:
-        """Read what changed (None: scan) and put the index on disk. Returns half-written files. Raises
-        TimeoutExpiredError if that takes longer; never returns a stale ok."""
-        began = self._clock.monotonic()
-        self.look()
-        self.health.require("sync")
-        self.memories.write_reads()
-        self.deadlines.detect = 0.0
-        waiting = self._read(paths, began, VectorsDue.AFTER_SEARCH)
-        self.health.require("sync")
-        if self.store.layout is not None:
-            self._force_index(began, timeout_s)
-        self.backfill.notify(VectorsDue.BEFORE_SEARCH)
-        return waiting or ()
-
-    def sync_search(self, paths: Collection[str]) -> None:
-        """Make what changed at these paths searchable; the index files follow."""
-        if not (self.health.is_active and self.store.is_in_place()):
-            self.look()
-        self.health.require("sync")
-        self.index_for_search(paths, self._clock.monotonic())
-
-    def _force_index(self, began: float, timeout_s: float) -> None:
-        while True:
-            left = timeout_s - (self._clock.monotonic() - began)
-            done = self._write_index(force=True, wait_s=max(0.0, left))
-            if done.delay_reason is None:
-                return
-            if self._clock.monotonic() - began >= timeout_s:
-                raise TimeoutExpiredError(
-                    f"root {self.store.name}: not in the index after {timeout_s:g} s: {done.delay_reason}",
-                    hint="`memoryd lock list` shows who holds it",
-                )
-
-    def reindex(self, *, dry_run: bool) -> ReindexResult:
-        """Drop the catalogue, and build it and the index anew from the files."""
-        self.health.require("reindex")
-        if dry_run:
-            return ReindexResult(plan=PlanRow([]))
-        self.store.catalogue.clear()
-        reclaim(self.store)
+    def read_anew(self) -> None:
+        """Read every file for the first time, or anew, and show meanwhile how far that is."""
         with self._progress.reading_all():
             self.unsettled.update(self.process(None, self._clock.monotonic()))
-        done = self._write_index(force=True, wait_s=self.store.policy.lock_wait_s)
-        return ReindexResult(plan=PlanRow([]), memories=done.result.memories, written=list(done.written))
 
-    def read_all(self, *, verify: bool = False) -> None:
-        """Look at everything for a command; an index that cannot be written now follows later."""
+    def scan(self, *, verify: bool = False) -> None:
+        """Find what changed anywhere, for a command; an index that cannot be written now follows later."""
         try:
             self.process(None, self._clock.monotonic(), verify=verify)
         except OSError as error:
@@ -406,8 +365,22 @@ class Root:
             self.store.journal.fold()
         except (OSError, MemorydError) as error:
             self.trouble(error)
-        self._publisher.backups_known = False
+        self.note_backups()
         self.unsettled.update(paths)
+
+    def read_own_change(self) -> None:
+        """Read at once what a command has just changed anywhere; it is no sign of other writers."""
+        self.deadlines.late = self._clock.monotonic() + LATE_S
+        self._indexer.note_delete()
+        with self._own_change(), suppress(ShuttingDownError):  # the next start reads it; the change was made
+            self.scan()
+
+    def make_deferred_vectors(self) -> None:
+        """Make the vectors that a sync left. A failure is no failure of what comes next: they are tried again."""
+        try:
+            self.backfill.make_deferred()
+        except OSError as error:
+            self.trouble(error)
 
     @contextmanager
     def _own_change(self) -> Iterator[None]:
@@ -417,61 +390,6 @@ class Root:
             yield
         finally:
             self.last_change = before
-
-    # --- operations
-
-    def run_job(self, job: Job) -> Result:
-        """Run a job that was asked for by command or schedule, and return its result."""
-        if job.name not in STORING or not (self.health.is_active and self.store.is_in_place()):
-            self.look()  # a directory moved away since then would take the new memory with it
-        waits_for_first = self.health.check.state == "missing" and not self.health.paused
-        if job.name == "memory.add" and waits_for_first and create_root(self.store):
-            return self._first_memory(job)
-        return self._run(job)
-
-    def _first_memory(self, job: Job) -> Result:
-        """Store a memory in a root that was created for it; remove the root again if that fails."""
-        log.info("root created", root=self.store.name, path=self.store.path)
-        self.look()
-        try:
-            return self._run(job)
-        except BaseException:
-            remove_new_root(self.store)
-            self.look()
-            raise
-
-    def _run(self, job: Job) -> Result:
-        self.health.require(job.name, dry_run=job.dry_run)
-        if job.name in STORING:
-            self.recover_once()
-            return self.memories.perform(job)
-        self.memories.catch_up()
-        if job.name in ("check", "verify"):
-            self.read_all(verify=job.name == "verify")
-            self.health.require(job.name)
-        if job.name not in LOOKS:
-            self.recover_once()
-        result = OPERATIONS[job.name](self.store, job, self._clock.wall())
-        if job.name.startswith("backup"):
-            self._publisher.backups_known = False
-        if isinstance(result, ChangeResult) and result.receipt is not UNSET:
-            self._publisher.backups_known = False
-            self._after_change(job, result.receipt, result.plan)
-        if job.name in ("locks", "lock.clear") and isinstance(result, LocksResult):
-            self.health.note_cleared(result.locks)
-        self.publish()
-        return result
-
-    def _after_change(self, job: Job, receipt: str, plan: PlanRow) -> None:
-        """Report our own change and read it at once; it is no sign of other writers."""
-        self.health.note_recovery()
-        event = {"root": self.store.name, "operation": job.name, "receipt": receipt}
-        log.info("changed", **event, by=job.by)
-        self._tell("change", {**event, "plan": to_builtins(plan)})
-        self.deadlines.late = self._clock.monotonic() + LATE_S
-        self._indexer.note_delete()
-        with self._own_change(), suppress(ShuttingDownError):  # the next start reads it; the change was made
-            self.read_all()
 
     # --- trouble and status
 
@@ -486,6 +404,10 @@ class Root:
             log.debug("status is incomplete", root=self.store.name, error=str(broken))
             self.status = self._publisher.condition(self.status)
         return worded
+
+    def note_backups(self) -> None:
+        """Note that a backup may have come or gone."""
+        self._publisher.backups_known = False
 
     def publish(self) -> None:
         """Publish the status, and report new findings."""

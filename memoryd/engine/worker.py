@@ -10,14 +10,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
 
-from msgspec import UNSET
-
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
-from memoryd.engine.inbox import Inbox, Pace, refuse
+from memoryd.engine.commands import Commands
+from memoryd.engine.inbox import HALF_WRITTEN_S, Inbox, Pace, refuse
 from memoryd.engine.interfaces import Change, Clock, Hints, Tell
 from memoryd.engine.job_runner import JobRunner
-from memoryd.engine.jobs import OWN, WRITING_JOBS, Job, require_job, runnable
+from memoryd.engine.jobs import WRITING_JOBS, Job, require_job, runnable
 from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.root import Root
 from memoryd.engine.settler import Batch
@@ -32,7 +31,6 @@ __all__ = ["Pace", "Worker"]
 
 log = get_logger(__name__)
 
-SYNC_S = 60.0  # default time limit of a sync
 QUICK = frozenset({*STORING, "sync", "catch-up"})  # commands that hold up no search that waits for vectors
 
 
@@ -54,6 +52,7 @@ class Worker:
         self.runner = JobRunner(store, clock, hints, tell, self.root.trouble)
         self.inbox = Inbox(pace, clock, self.root.next_due, lambda: self.root.last_change)
         self.inbox.decline = self._decline
+        self.commands = Commands(self.root, self.inbox, clock, hints, tell)
         self._handing_over = threading.Lock()
         self._successor: Callable[[Job], object] | None = refuse  # takes what this worker does not begin
         self._waiting: list[Job] = []  # for a successor
@@ -246,12 +245,14 @@ class Worker:
         if turn is None:
             return
         if not turn.closed and (turn.command is None or turn.command.name not in QUICK):
-            self._make_deferred_vectors()
+            self.root.make_deferred_vectors()
         if turn.command is not None:
             self._perform(turn.command)
         elif turn.closed:
+            self._begin_indexing()
             self._index_closed(turn.closed)
         elif turn.batch is not None:
+            self._begin_indexing()
             self._index_batch(turn.batch)
         elif turn.scheduled is not None:
             self._perform_scheduled(turn.scheduled)
@@ -271,31 +272,24 @@ class Worker:
             self.store.unsaved_versions.backup_wanted = False
             self.enqueue_scheduled("backup")
 
-    def _index_batch(self, batch: Batch) -> None:
+    def _begin_indexing(self) -> None:
+        """Look at the path first, so that no change is followed in a directory that was moved away."""
         self.step = "indexing"
-        self._look_if_due()
+        if self._clock.monotonic() >= self.root.deadlines.look:
+            self.root.look()
+
+    def _index_batch(self, batch: Batch) -> None:
         began = self._clock.monotonic()
         waiting = self.root.process(None if batch.everything else batch.paths, batch.oldest)
         self.inbox.note_duration(self._clock.monotonic() - began)
-        self._look_again(waiting)
+        self.inbox.defer(waiting, self._clock.monotonic() + HALF_WRITTEN_S)
 
     def _index_closed(self, paths: frozenset[str]) -> None:
         """Make closed files searchable at once. The batch that follows when the root has settled writes the index
         files, and looks again at what could not be parsed."""
-        self.step = "indexing"
-        self._look_if_due()
         began = self._clock.monotonic()
         self.root.index_for_search(paths, began)
         self.inbox.note_closed_duration(self._clock.monotonic() - began)
-
-    def _look_if_due(self) -> None:
-        """Look at the path first, so that no change is followed in a directory that was moved away."""
-        if self._clock.monotonic() >= self.root.deadlines.look:
-            self.root.look()
-
-    def _look_again(self, waiting: tuple[str, ...]) -> None:
-        """Look at half-written files again when their writer has had two seconds."""
-        self.inbox.defer(waiting, self._clock.monotonic() + 2.05)
 
     # --- running commands and jobs
 
@@ -308,12 +302,11 @@ class Worker:
         if not jobs:
             return
         job = next((each for each in same if not each.request_as(SyncRequest).search_only), job)
-        work = self._own if job.name in OWN else self.root.run_job
         perform = self.runner.recorded if job.recorded else self.runner.attempt
         # Others look at the lock file as well: a stored memory is answered first, and the lock released then.
         with self.store.release_later() if job.name in STORING else nullcontext():
             try:
-                result, error = perform(job, work)
+                result, error = perform(job, self.commands.run)
             except (OSError, MemorydError) as refused:  # a journal error: reported to the caller, too
                 result, error = Result(), self.root.trouble(refused)
             if self._restarts and isinstance(error, ShuttingDownError):  # nothing was done that cannot be repeated
@@ -326,34 +319,29 @@ class Worker:
         """While another program holds the lock, answer read-only commands."""
         for job in self.inbox.take(lambda job: job.name == "catch-up"):
             if job.begin():
-                job.answer(self._own(job), None)
+                job.answer(self.commands.run(job), None)
 
     def _between_parts(self) -> None:
         """While a large index is rendered or written, make closed files searchable, and answer commands that want no
         more. Where the root is paused or no longer in place, that would end what runs or close the directory:
         everything waits."""
-        if not self._is_served():
+        if not self.root.is_served():
             return
         closed, syncs = self.inbox.take_closed(), self.inbox.take(_is_search_sync)
         if closed:
-            began = self._clock.monotonic()
-            self.root.index_for_search(closed, began)
-            self.inbox.note_closed_duration(self._clock.monotonic() - began)
+            self._index_closed(closed)
         if syncs:
             self._sync_between_parts(syncs)
         if self.ready.is_set():  # what waits for the first scan waits for its result as well
             self._while_locked()
 
-    def _is_served(self) -> bool:
-        return self.root.health.is_active and self.store.is_in_place()
-
     def _sync_between_parts(self, syncs: list[Job]) -> None:
         """Answer syncs for the search alone, or let them wait if only a scan will do."""
         done: SyncedRoot | None = None
         try:
-            began, pending = self._clock.monotonic(), self._pending()
-            if pending is not None and self._is_served():
-                done = self._sync_search(began, pending)
+            began, pending = self._clock.monotonic(), self.commands.pending()
+            if pending is not None and self.root.is_served():
+                done = self.commands.sync_search(began, pending)
         finally:
             if done is None:
                 self.inbox.put_back(syncs)
@@ -363,80 +351,11 @@ class Worker:
 
     def _perform_scheduled(self, job: Job) -> None:
         self.step = job.name
-        if job.name == "rescan" or not self.root.health.may_run(job.name, writes=job.name in WRITING_JOBS):
-            if job.name == "rescan":
-                self._rescan()
-            return
-        with self.store.unattended():
-            self.runner.recorded(job, self.root.run_job)
-
-    def _own(self, job: Job) -> Result:
-        if job.name == "sync":
-            return self._sync(job.request_as(SyncRequest))
-        if job.name == "reindex":
-            return self.root.reindex(dry_run=job.dry_run)
-        root = self.root
-        if job.name in ("pause", "resume"):
-            root.health.pause(paused=job.name == "pause")
-        looks = {
-            "confirm": root.confirm,
-            "resume": root.resume,
-            "pause": root.pause,
-            "catch-up": self._catch_up,
-            "rescan": self._rescan,
-        }
-        looks[job.name]()
-        return Result()
-
-    def _catch_up(self) -> None:
-        self.memories.catch_up()
-        self._make_deferred_vectors()
-
-    def _make_deferred_vectors(self) -> None:
-        """Make the vectors that a sync left. A failure is no failure of what comes next: they are tried again."""
-        try:
-            self.root.backfill.make_deferred()
-        except OSError as error:
-            self.root.trouble(error)
-
-    def _rescan(self) -> None:
-        self._look_again(self.root.process(None, self._clock.monotonic()))
-
-    def _sync(self, request: SyncRequest) -> SyncedRoot:
-        """Index what changed before this call: the paths that events named if all of these have arrived, or else what a
-        scan finds. For the search alone, known paths do not have to wait for the index files."""
-        began = self._clock.monotonic()
-        if request.search_only and (pending := self._pending()) is not None:
-            return self._sync_search(began, pending)
-        in_order = self.root.health.watch.sees_every_change and self._hints.barrier()
-        paths = self.inbox.take_hints()
-        try:
-            timeout_s = SYNC_S if request.timeout_ms is None else request.timeout_ms / 1000
-            waiting = self.root.sync(timeout_s, paths if in_order else None)
-        except BaseException:
-            self.inbox.touch(None)
-            raise
-        self._look_again(waiting)
-        scanned = not in_order or paths is None
-        return self._synced(began, scanned=scanned, reason=self.root.health.index_blocked_reason)
-
-    def _pending(self) -> frozenset[str] | None:
-        """Return all paths that changed before this call; None if events do not name them all."""
-        return self.inbox.pending() if self.root.health.watch.sees_every_change and self._hints.barrier() else None
-
-    def _sync_search(self, began: float, pending: frozenset[str]) -> SyncedRoot:
-        """Index these paths for the search alone."""
-        self.root.sync_search(pending)
-        return self._synced(began, scanned=False, reason="only search was asked for; the index files follow")
-
-    def _synced(self, began: float, *, scanned: bool, reason: str | None) -> SyncedRoot:
-        return SyncedRoot(
-            generation=self.status.generation,
-            waited_ms=round((self._clock.monotonic() - began) * 1000),
-            scanned=scanned,
-            written=not reason,
-            reason=reason or UNSET,
-        )
+        if job.name == "rescan":
+            self.commands.rescan()
+        elif self.root.health.may_run(job.name, writes=job.name in WRITING_JOBS):
+            with self.store.unattended():
+                self.runner.recorded(job, self.commands.run)
 
 
 def _is_sync(job: Job) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.root import Root
-from tests.engine.silent import SILENT, worker_of
+from tests.engine.silent import SILENT, commands_of, worker_of
 from tests.operations.test_upkeep import dead_pid, filled
 from tests.operations.world import World
 
@@ -16,20 +16,20 @@ from tests.operations.world import World
 def test_a_lock_that_is_left_to_somebody_is_told_once(tmp_path: Path) -> None:
     world, told = World(tmp_path), list[dict[str, Any]]()
     filled(world)
-    tending = Root(
-        world.store, Clock(wall=lambda: world.now), SILENT, lambda topic, event: told.append({"topic": topic, **event})
-    )
-    tending.begin()
+    clock = Clock(wall=lambda: world.now)
+    root = Root(world.store, clock, SILENT, lambda topic, event: told.append({"topic": topic, **event}))
+    commands = commands_of(root, clock)
+    root.begin()
     world.write(".lock", str(dead_pid()).encode(), age=3600.0)
     with world.path(".lock").open("rb"):
         for _ in range(3):
-            tending.run_job(Job("locks"))
+            commands.run(Job("locks"))
             world.age(".lock", 3600.0)
         assert [each["lock"]["action"] for each in told if "lock" in each] == ["emptied"]
         assert [each.code for each in world.store.root_findings["locks"]] == ["stale-lock"]
-    tending.run_job(Job("locks"))
+    commands.run(Job("locks"))
     assert [each["lock"]["action"] for each in told if "lock" in each] == ["emptied", "removed"]
-    tending.end()
+    root.end()
 
 
 def test_a_sweep_where_no_lock_is_wakes_nobody_and_counts(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_sweep_where_no_lock_is_wakes_nobody_and_counts(tmp_path: Path) -> Non
     assert turn.scheduled is not None
     assert turn.scheduled.name == "locks"
     assert world.store.journal.jobs.times()["locks"].runs == 3
-    worker.runner.recorded(turn.scheduled, worker.root.run_job)
+    worker.runner.recorded(turn.scheduled, worker.commands.run)
     assert world.store.journal.jobs.times()["locks"].runs == 4
     assert not world.path(".lock").exists()
     worker.root.end()

@@ -14,7 +14,7 @@ from memoryd.engine.deadlines import MAX_DETECT_S
 from memoryd.engine.interfaces import Clock
 from memoryd.engine.root import Root
 from memoryd.store import Store
-from tests.engine.silent import SILENT
+from tests.engine.silent import SILENT, commands_of
 from tests.layouts.samples import learning, lines
 
 
@@ -31,8 +31,8 @@ class Site:
         self.store = Store("r", str(self.root), None, Policy(), str(base / "state"))
         for name in ("open_directory", "read_range"):
             patch.setattr(Tree, name, self._counting(getattr(Tree, name)))
-        clock = Clock(wall=lambda: self.now, monotonic=lambda: self.now)
-        self.tending = Root(self.store, clock, SILENT, lambda *_: None)
+        self.clock = Clock(wall=lambda: self.now, monotonic=lambda: self.now)
+        self.tending = Root(self.store, self.clock, SILENT, lambda *_: None)
         self.tending.begin()
 
     def _counting(self, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,5 +97,5 @@ def test_a_layout_that_comes_is_seen_soon_after_a_calm_time(site: Site) -> None:
 def test_an_explicit_sync_looks_at_once(site: Site) -> None:
     site.change("1.md")
     (site.root / "learnings.jsonl").write_bytes(lines(learning(1)))
-    site.tending.sync(1.0, None)
+    commands_of(site.tending, site.clock).sync_files(1.0, None)
     assert site.store.layout is not None

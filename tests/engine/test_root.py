@@ -29,6 +29,7 @@ from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from memoryd.store.late_writes import MIN_AGE_S
 from tests.engine.numbers import Numbers
+from tests.engine.silent import commands_of
 from tests.layouts import json_samples
 from tests.layouts.samples import learning, lines, uuid
 from tests.layouts.test_markdown_topics import entry
@@ -83,9 +84,11 @@ class Site:
         self.hints = Hints()
         self.told: list[tuple[str, dict[str, Any]]] = []
         clock = Clock(wall=lambda: self.world.now, monotonic=lambda: self.now)
-        self.root = Root(
-            self.world.store, clock, self.hints, lambda topic, event: self.told.append((topic, event)), embedder
-        )
+        self.root = Root(self.world.store, clock, self.hints, self.tell, embedder)
+        self.commands = commands_of(self.root, clock, self.hints, self.tell)
+
+    def tell(self, topic: str, event: dict[str, Any]) -> None:
+        self.told.append((topic, event))
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
@@ -158,7 +161,7 @@ def test_a_few_vectors_wait_until_a_sync_is_answered(tmp_path: Path, monkeypatch
     site.root.begin()
     monkeypatch.setattr(Indexer, "write", slow)
     site.world.write(LEARNINGS, lines(learning(1), learning(2)))
-    site.root.sync(20.0, [LEARNINGS])
+    site.commands.sync_files(20.0, [LEARNINGS])
     assert (site.root.backfill.deferred, site.root.backfill.next_due) == (True, site.now + LATER_S)
     site.root.end()
 
@@ -196,7 +199,7 @@ def test_a_root_that_goes_away_rests_and_is_read_anew_when_it_is_back(site: Site
     assert site.hints.watched == []
     assert site.root.deadlines.scan == site.root.deadlines.index == NEVER
     with pytest.raises(RootMissingError):
-        site.root.run_job(Job("backup"))
+        site.commands.run(Job("backup"))
     assert site.records() == 1, "missing is not empty"
     aside.rename(site.world.root)
     site.world.write(LEARNINGS, lines(learning(1), learning(2)))
@@ -303,7 +306,7 @@ def test_a_disk_that_refuses_makes_it_read_only_until_it_takes_a_write(
 def test_what_is_stored_by_command_is_told_and_is_no_sign_of_other_writers(site: Site) -> None:
     before = site.root.last_change
     site.topics()
-    done = site.root.run_job(Job("memory.add", AddRequest(memory={"type": "learning", "content": "zebra"})))
+    done = site.commands.run(Job("memory.add", AddRequest(memory={"type": "learning", "content": "zebra"})))
     assert isinstance(done, AddResult)
     assert site.topics() == [], "the catalogue follows when nothing more comes"
     site.wait(LOOK_S / 2)
@@ -322,7 +325,7 @@ def test_a_paused_root_does_nothing_and_goes_on_when_it_is_resumed(site: Site) -
     site.wait(MIN_SCAN_S)
     assert site.records() == 1
     with pytest.raises(PausedError):
-        site.root.run_job(Job("backup"))
+        site.commands.run(Job("backup"))
     site.root.health.paused = False
     site.root.resume()
     assert (site.root.status.state, site.records()) == ("ok", 2)
@@ -333,7 +336,7 @@ def test_a_late_writer_that_closed_its_file_is_told_of_no_longer(site: Site) -> 
 
     def rewrite(importance: str) -> None:
         changed = UpdateRequest(id=uuid(1), changes={"importance": importance})
-        site.root.run_job(Job("memory.update", changed))
+        site.commands.run(Job("memory.update", changed))
 
     with site.world.path(LEARNINGS).open("ab", buffering=0) as writer:
         rewrite("medium")
@@ -350,9 +353,9 @@ def test_a_late_writer_that_closed_its_file_is_told_of_no_longer(site: Site) -> 
 def test_reindexing_forgets_nothing(site: Site) -> None:
     site.world.path("index.json").unlink()
     site.world.store.index.written.clear()
-    site.root.reindex(dry_run=True)
+    site.commands.reindex(dry_run=True)
     assert not site.world.path("index.json").exists()
-    site.root.reindex(dry_run=False)
+    site.commands.reindex(dry_run=False)
     assert site.world.path("index.json").exists()
     assert site.records() == 1
 
@@ -418,7 +421,7 @@ def test_index_files_that_may_not_be_on_the_disk_are_written_again(
         patch.setattr(syscalls, "sync_directory", refuse)
         for _ in range(2):
             with pytest.raises(OSError, match=os.strerror(errno.EIO)) as failed:
-                site.root.sync(5.0, None)
+                site.commands.sync_files(5.0, None)
             site.root.trouble(failed.value)
             assert site.root.status.state == "read_only"
     site.topics()
@@ -429,10 +432,10 @@ def test_index_files_that_may_not_be_on_the_disk_are_written_again(
         genuine(fd)
 
     monkeypatch.setattr(syscalls, "sync_directory", sync_directory)
-    site.root.sync(5.0, None)
+    site.commands.sync_files(5.0, None)
     assert synced
     assert site.root.status.state == "ok"
-    site.root.reindex(dry_run=False)
+    site.commands.reindex(dry_run=False)
     written = [event["paths"] for topic, event in site.told if topic == "change" and event.get("index")]
     assert [sorted(paths) for paths in written] == [["_index.json", "_stats.json"]], "once is enough"
     site.root.end()
@@ -475,7 +478,7 @@ def test_an_index_file_that_is_too_large_is_reported_until_it_is_moved_away(tmp_
     site.root.begin()
     large = site.world.path("_index.json")
     os.truncate(large, 1025 * MB)
-    site.root.sync(5.0, None)
+    site.commands.sync_files(5.0, None)
     assert site.root.status.state == "degraded"
     reason = f"_index.json has {1025 * MB} bytes, and more than 1024 MB are not read;"
     assert site.root.status.reasons[0].startswith(reason)
@@ -483,7 +486,7 @@ def test_an_index_file_that_is_too_large_is_reported_until_it_is_moved_away(tmp_
         ("too-large", "_index.json")
     ]
     large.unlink()
-    site.root.sync(5.0, None)
+    site.commands.sync_files(5.0, None)
     assert (site.root.status.state, site.root.status.reasons) == ("ok", ())
     assert json_samples.identity(1) in large.read_text()
     site.root.end()
@@ -501,9 +504,9 @@ def test_an_index_file_may_be_larger_than_files_of_memories(tmp_path: Path, kind
     site.root.begin()
     assert (site.root.status.state, site.root.status.reasons) == ("ok", ())
     job = Job("memory.add", AddRequest(memory={"type": "learning", "content": "One of very many."}))
-    result = site.root.run_job(job)
+    result = site.commands.run(job)
     assert isinstance(result, AddResult)
-    site.root.sync(5.0, None)
+    site.commands.sync_files(5.0, None)
     assert result.id in before.world.path(index).read_text()
     site.root.end()
 
