@@ -13,7 +13,6 @@ from msgspec import Struct
 from memoryd.config.roots import too_wide, written_path
 from memoryd.config.settings import Config, RootConfig
 from memoryd.core.index import IndexUnavailable
-from memoryd.core.schedule import Adaptive, Cron, Every, parse_schedule
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.disk_errors import FILE_LIMIT_HINT, refusal, remedy
 from memoryd.disk.journal.database import JournalError
@@ -21,14 +20,12 @@ from memoryd.disk.processes import file_limit, trim_heap
 from memoryd.disk.tree import Tree
 from memoryd.engine.health import SEARCH_TOPIC
 from memoryd.engine.interfaces import Change, Clock, Tell
-from memoryd.engine.job_runner import has_new_rules
-from memoryd.engine.jobs import runnable
 from memoryd.engine.worker import Pace, Worker
 from memoryd.errors import BusyError, DiskError, MemorydError, RootMissingError, ShuttingDownError, UnknownRootError
 from memoryd.log import get_logger
 from memoryd.operations.memories import vector_maker
 from memoryd.search.modes import warm_up
-from memoryd.service.schedule import ScheduledJob, first_armed, scheduled_job
+from memoryd.service.schedule import ScheduledJob, arm_jobs, job_rows
 from memoryd.service.search_models import SearchModels
 from memoryd.service.state_files import STATE_TOPIC, StateFiles
 from memoryd.service.timetable import Timetable
@@ -39,7 +36,6 @@ from memoryd.store.store import state_place
 
 log = get_logger(__name__)
 
-MISSED_GRACE_S = 60.0  # a run this late counts as missed; it is caught up once
 STOP_S = 4.0  # how long a worker may take to come to a safe end
 CHANGE_S = 2.0  # how long a question waits for a change of the roots
 FILES_PER_ROOT = 18  # open files: 14 of an idle one (databases, inotify), and those of the work
@@ -289,34 +285,7 @@ class Roots:
 
     def job_rows(self, worker: Worker) -> list[ScheduledJob]:
         """Return the schedule of one root with the last outcomes; without these if its worker has ended."""
-        try:
-            times = worker.store.journal.jobs.times()
-        except JournalError:
-            if not worker.ends:
-                raise
-            times = {}
-        return [
-            scheduled_job(worker, job, times.get(job), self.timetable.next_run(worker.name, job), self._clock.wall())
-            for job in runnable(worker.store)
-        ]
-
-    def schedule(self, worker: Worker) -> None:
-        """Put the jobs of a root on the timetable; its layout must be known. What is overdue runs at once."""
-        times = worker.store.journal.jobs.times()
-        now = self._clock.wall()
-        policy = worker.store.policy
-        for job in runnable(worker.store):
-            schedule = parse_schedule(policy.schedule.get(job, "off"))
-            if job == "rescan" and isinstance(schedule, Adaptive):
-                continue  # the worker keeps the pace of that one itself
-            last = times[job].last_success if job in times else None
-            if isinstance(schedule, Every) and last is not None and now - last > schedule.seconds + MISSED_GRACE_S:
-                worker.store.journal.jobs.record_missed(job, int((now - last) // schedule.seconds))
-            if isinstance(schedule, Every) and has_new_rules(worker.store, job):
-                last = None  # what the new rules make due does not wait for the old ones' time
-            if last is None and isinstance(schedule, Cron):
-                last = first_armed(worker.store.journal, job, schedule, now)
-            self.timetable.set(worker.name, job, schedule, last, now, timezone=policy.timezone or "UTC")
+        return job_rows(worker, self.timetable, self._clock.wall())
 
     # --- hints for the workers
 
@@ -355,7 +324,7 @@ class Roots:
         """Schedule the jobs of a root whose layout became known."""
         for worker in self._workers_named(root):
             if not worker.ends:
-                self.schedule(worker)
+                arm_jobs(worker, self.timetable, self._clock.wall())
 
     # --- from the threads of watcher and timetable: only enqueue
 

@@ -1,14 +1,19 @@
-"""The jobs of a root as the timetable has them: when each runs, what forbids it, and how it went."""
+"""The jobs of a root on the timetable: when each runs, what forbids it, and how it went."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from memoryd.core.schedule import Cron, Every, next_due, parse_schedule
+from memoryd.core.schedule import Adaptive, Cron, Every, next_due, parse_schedule
 from memoryd.disk.journal import Journal
+from memoryd.disk.journal.database import JournalError
 from memoryd.disk.journal.jobs import JobTime
-from memoryd.engine.jobs import WRITING_JOBS
+from memoryd.engine.job_runner import has_new_rules
+from memoryd.engine.jobs import WRITING_JOBS, runnable
 from memoryd.engine.worker import Worker
+from memoryd.service.timetable import Timetable
+
+MISSED_GRACE_S = 60.0  # a run this late counts as missed; it is caught up once
 
 
 class ScheduledJob(NamedTuple):
@@ -27,6 +32,24 @@ class ScheduledJob(NamedTuple):
     missed: int
 
 
+def arm_jobs(worker: Worker, timetable: Timetable, now: float) -> None:
+    """Put the jobs of a root on the timetable; its layout must be known. What is overdue runs at once."""
+    journal, policy = worker.store.journal, worker.store.policy
+    times = journal.jobs.times()
+    for job in runnable(worker.store):
+        schedule = parse_schedule(policy.schedule.get(job, "off"))
+        if job == "rescan" and isinstance(schedule, Adaptive):
+            continue  # the worker keeps the pace of that one itself
+        last = times[job].last_success if job in times else None
+        if isinstance(schedule, Every) and last is not None and now - last > schedule.seconds + MISSED_GRACE_S:
+            journal.jobs.record_missed(job, int((now - last) // schedule.seconds))
+        if isinstance(schedule, Every) and has_new_rules(worker.store, job):
+            last = None  # what the new rules make due does not wait for the old ones' time
+        if last is None and isinstance(schedule, Cron):
+            last = first_armed(journal, job, schedule, now)
+        timetable.set(worker.name, job, schedule, last, now, timezone=policy.timezone or "UTC")
+
+
 def first_armed(journal: Journal, job: str, cron: Cron, now: float) -> float:
     """Return when this cron line was first scheduled: a time that passed while the daemon was down is caught up."""
     armed = journal.facts.get("armed", {})
@@ -37,7 +60,20 @@ def first_armed(journal: Journal, job: str, cron: Cron, now: float) -> float:
     return now
 
 
-def scheduled_job(worker: Worker, job: str, time: JobTime | None, planned: float | None, now: float) -> ScheduledJob:
+def job_rows(worker: Worker, timetable: Timetable, now: float) -> list[ScheduledJob]:
+    """Return the schedule of one root with the last outcomes; without these if its worker has ended."""
+    try:
+        times = worker.store.journal.jobs.times()
+    except JournalError:
+        if not worker.ends:
+            raise
+        times = {}
+    return [
+        _row(worker, job, times.get(job), timetable.next_run(worker.name, job), now) for job in runnable(worker.store)
+    ]
+
+
+def _row(worker: Worker, job: str, time: JobTime | None, planned: float | None, now: float) -> ScheduledJob:
     """Return one job of a root; `planned` is when the timetable runs it."""
     at, schedule = planned, worker.store.policy.schedule.get(job, "off")
     interval = parse_schedule(schedule)

@@ -35,6 +35,8 @@ from memoryd.service.handlers import base
 from memoryd.service.handlers.base import Handlers
 from memoryd.service.handlers.memories import MemoryHandlers
 from memoryd.service.roots import STOP_S, Roots
+from memoryd.service.schedule import job_rows
+from memoryd.service.timetable import Timetable
 from memoryd.service.watching.watcher import READ_EVENTS
 from memoryd.store import Store
 from tests.daemon import until
@@ -208,15 +210,15 @@ def test_a_full_reading_of_events_with_the_longest_names_is_many() -> None:
 def test_while_the_daemon_ends_its_jobs_are_told_without_their_times(world: World) -> None:
     world.write(LEARNINGS, lines(learning(1)))
     worker = worker_of(world)
-    asked = cast("Roots", SimpleNamespace(timetable=SimpleNamespace(next_run=lambda *_: None), _clock=Clock()))
+    timetable = cast("Timetable", SimpleNamespace(next_run=lambda *_: None))
     worker.start()
     assert worker.ready.wait(30)
-    before = [row.name for row in Roots.job_rows(asked, worker)]
+    before = [row.name for row in job_rows(worker, timetable, world.now)]
     assert worker.stop(30)
-    assert [row.name for row in Roots.job_rows(asked, worker)] == before
+    assert [row.name for row in job_rows(worker, timetable, world.now)] == before
     broken = cast("Worker", SimpleNamespace(store=worker.store, ends=False))
     with pytest.raises(JournalError):
-        Roots.job_rows(asked, broken)
+        job_rows(broken, timetable, world.now)
 
 
 def test_a_question_waits_for_the_vectors_that_a_sync_did_not_wait_for(world: World) -> None:
