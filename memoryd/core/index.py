@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple, Protocol
 
 from memoryd.core.findings import Finding, FindingNews
 from memoryd.core.query import Filters, Term, TextQuery
-from memoryd.core.records import Document, Entry, Facts, FileStats, Role
-from memoryd.core.spans import Fingerprint, Span, replace_surrogates, sha256
+from memoryd.core.records import Document, Entry, Facts, FileStats, ReplacedRange, Role
+from memoryd.core.spans import Fingerprint, replace_surrogates, sha256
 from memoryd.core.vectors import cosine, is_agent_model, unpack, without_common
 from memoryd.core.words import tokens, whole_text
 
@@ -106,46 +106,6 @@ class Place(NamedTuple):
     def live(self) -> bool:
         """True if it is neither marked as archived nor in an archive file."""
         return self.role == Role.SOURCE and not self.archived
-
-
-class ReplacedRange(NamedTuple):
-    """A change of a file: `lines` lines at `span` of the old content became `new_bytes` bytes in `new_lines` lines."""
-
-    span: Span
-    lines: int
-    new_bytes: int
-    new_lines: int
-
-
-class Piece(NamedTuple):
-    """An unchanged part of a file, with one memory: its size in bytes, the digest of its bytes, how many newlines it
-    has, and the type and id of the memory."""
-
-    size: int
-    digest: bytes
-    lines: int
-    type: str
-    id: str
-
-
-class Pieces(NamedTuple):
-    """A file as it was parsed: what stands before the memories, a piece for each of them, the size in bytes of what
-    stands after them, and the facts of the document."""
-
-    head: bytes
-    pieces: tuple[Piece, ...]
-    tail_size: int
-    facts: Facts
-
-
-class DocumentChange(NamedTuple):
-    """A change of a file: a range of it, and its new memories. The counts, facts and findings of `document` are
-    those of the whole file; its findings replace those with the codes `recounted`."""
-
-    replaced: ReplacedRange
-    document: Document
-    pieces: Pieces
-    recounted: tuple[str, ...]
 
 
 ID_SUFFIX = re.compile(r"~[0-9a-f]{6}(\.\d+)?")

@@ -103,6 +103,46 @@ class ParseOffset(Struct, frozen=True):
     line: int = 1
 
 
+class ReplacedRange(NamedTuple):
+    """A change of a file: `lines` lines at `span` of the old content became `new_bytes` bytes in `new_lines` lines."""
+
+    span: Span
+    lines: int
+    new_bytes: int
+    new_lines: int
+
+
+class Piece(NamedTuple):
+    """An unchanged part of a file, with one memory: its size in bytes, the digest of its bytes, how many newlines it
+    has, and the type and id of the memory."""
+
+    size: int
+    digest: bytes
+    lines: int
+    type: str
+    id: str
+
+
+class Pieces(NamedTuple):
+    """A file as it was parsed: what stands before the memories, a piece for each of them, the size in bytes of what
+    stands after them, and the facts of the document."""
+
+    head: bytes
+    pieces: tuple[Piece, ...]
+    tail_size: int
+    facts: Facts
+
+
+class DocumentChange(NamedTuple):
+    """A change of a file: a range of it, and its new memories. The counts, facts and findings of `document` are
+    those of the whole file; its findings replace those with the codes `recounted`."""
+
+    replaced: ReplacedRange
+    document: Document
+    pieces: Pieces
+    recounted: tuple[str, ...]
+
+
 class Entry(NamedTuple):
     """A record as stored in the search index: enough to render an index file without reading the source again."""
 

@@ -25,10 +25,10 @@ from msgspec.structs import replace
 
 from memoryd.core.defaults import MB, Limit, Policy
 from memoryd.core.findings import Code, Finding
-from memoryd.core.index import DocumentChange, Pieces
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import (
     Document,
+    DocumentChange,
     Entry,
     FileChange,
     FileCounts,
@@ -36,6 +36,7 @@ from memoryd.core.records import (
     JsonObject,
     NativeMemory,
     ParseOffset,
+    Pieces,
     Record,
     Role,
 )

@@ -13,8 +13,8 @@ from enum import Enum
 from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import FileRow, ReplacedRange
-from memoryd.core.records import Document, ParseOffset
+from memoryd.core.index import FileRow
+from memoryd.core.records import Document, ParseOffset, ReplacedRange
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.disk.syscalls import ChangingError
 from memoryd.operations.check import clear_unread, file_findings

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memoryd.core.index import FileRow, ReplacedRange
-from memoryd.core.records import Document, Entry, FileStats, Record
+from memoryd.core.index import FileRow
+from memoryd.core.records import Document, Entry, FileStats, Record, ReplacedRange
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex, memories, reader
 from memoryd.index.sqlite.database import Database, Row

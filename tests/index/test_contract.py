@@ -13,17 +13,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import (
-    Before,
-    FileChanges,
-    FileRow,
-    IndexReader,
-    IndexWriter,
-    ReplacedRange,
-    RoleTotals,
-)
+from memoryd.core.index import Before, FileChanges, FileRow, IndexReader, IndexWriter, RoleTotals
 from memoryd.core.query import Filters, Term, TextQuery
-from memoryd.core.records import Document, Record
+from memoryd.core.records import Document, Record, ReplacedRange
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.core.vectors import pack_floats
 from memoryd.core.words import tokens

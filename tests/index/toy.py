@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from memoryd.core.findings import Finding, FindingNews, NewFindings
-from memoryd.core.index import ID_SUFFIX, Before, FileRow, IndexReader, IndexWriter, Match, Memory, Place, ReplacedRange
+from memoryd.core.index import ID_SUFFIX, Before, FileRow, IndexReader, IndexWriter, Match, Memory, Place
 from memoryd.core.query import Filters, Term, TextQuery
-from memoryd.core.records import Document, Entry
+from memoryd.core.records import Document, Entry, ReplacedRange
 from memoryd.core.spans import Span, replace_surrogates
 from memoryd.core.text_match import pieces_in
 from memoryd.core.vectors import agent_model, is_agent_model, pack_floats

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from memoryd.core.defaults import Policy
-from memoryd.core.index import DocumentChange
-from memoryd.core.records import Document, ParseOffset, Record
+from memoryd.core.records import Document, DocumentChange, ParseOffset, Record
 from memoryd.core.spans import Span
 from memoryd.layouts.user_document import UserDocumentReader, changes
 from memoryd.operations.file_versions import save_versions

@@ -13,8 +13,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from memoryd.core.findings import FindingNews, NewFindings
-from memoryd.core.index import FileRow, IndexReader, IndexWriter, ReplacedRange
-from memoryd.core.records import Document, Entry, FileStats, Record
+from memoryd.core.index import FileRow, IndexReader, IndexWriter
+from memoryd.core.records import Document, Entry, FileStats, Record, ReplacedRange
 from memoryd.core.spans import Span, replace_surrogates
 from memoryd.core.words import indexable
 from memoryd.index.sqlite.database import (

@@ -11,8 +11,7 @@ from __future__ import annotations
 from memoryd.core.defaults import MB
 from memoryd.core.findings import WARNING, Code
 from memoryd.core.ignore import is_temp
-from memoryd.core.index import DocumentChange, Pieces
-from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
+from memoryd.core.records import Document, DocumentChange, NativeMemory, ParseOffset, Pieces, Role
 from memoryd.core.retention import Quality
 from memoryd.layouts.directory import Directory
 from memoryd.layouts.json_document import recover_whole, torn_file_fixes

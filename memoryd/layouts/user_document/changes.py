@@ -16,8 +16,7 @@ from itertools import accumulate
 
 from memoryd.core.digest import digest_of
 from memoryd.core.findings import Finding
-from memoryd.core.index import DocumentChange, Piece, Pieces, ReplacedRange
-from memoryd.core.records import Document, Record
+from memoryd.core.records import Document, DocumentChange, Piece, Pieces, Record, ReplacedRange
 from memoryd.core.spans import Span
 from memoryd.layouts.user_document import schema
 from memoryd.layouts.user_document.parser import (
