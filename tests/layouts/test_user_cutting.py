@@ -17,7 +17,7 @@ from memoryd.core.retention import Quality
 from memoryd.core.spans import Span, splice
 from memoryd.errors import BusyError, ConflictError
 from memoryd.layouts.protocol import LoadedFile, NewMemory
-from memoryd.layouts.user_document import parser
+from memoryd.layouts.user_document import split
 from memoryd.layouts.user_document.embeddings import decode_vector, embedding_size, inspect, inspect_with_numbers
 from tests.layouts.contract import NOW, document
 from tests.layouts.storehouse import view_of
@@ -107,7 +107,7 @@ def files(draw: st.DrawFn) -> bytes:
 
 def slowly(data: bytes) -> tuple[Any, Any]:
     whole = find_document(data)
-    return whole, parser.split_document(data, whole.value) if whole.value is not None else None
+    return whole, split.split_document(data, whole.value) if whole.value is not None else None
 
 
 class TestCutting:
@@ -124,13 +124,13 @@ class TestCutting:
     @example(PLAIN)
     def test_one_pass_finds_what_cutting_value_by_value_finds(self, data: bytes) -> None:
         # Repr, since a number that is none does not equal itself.
-        assert repr(parser.parse_document(data)) == repr(slowly(data))
+        assert repr(split.parse_document(data)) == repr(slowly(data))
 
     @pytest.mark.parametrize("indent", [None, 2])
     def test_the_form_of_the_program_takes_one_pass(self, indent: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(parser, "split_document", lambda *_: pytest.fail("cut value by value"))
+        monkeypatch.setattr(split, "split_document", lambda *_: pytest.fail("cut value by value"))
         data = json.dumps(doc(item("a"), item("b", None)), indent=indent).encode()
-        whole, taken = parser.parse_document(data)
+        whole, taken = split.parse_document(data)
         assert whole.value == Span(0, len(data))
         assert taken is not None
         assert [each.native["content"] for each in taken.items if each is not None] == ["a", "b"]

@@ -17,6 +17,7 @@ from memoryd.disk import snapshots
 from memoryd.errors import NotFoundError
 from memoryd.layouts.protocol import NewMemory
 from memoryd.layouts.user_document import parser
+from memoryd.layouts.user_document.split import ParsedDocument, parse_document
 from memoryd.operations import memories
 from memoryd.operations.check import check
 from memoryd.operations.file_versions import MAX_VERSION_SIZE
@@ -82,13 +83,13 @@ def root(tmp_path: Path) -> Iterator[Root]:
 
 def test_a_large_document_is_compressed_while_it_is_parsed(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     began = threading.Event()
-    deflate, parse = snapshots.deflate, parser.parse_document
+    deflate, parse = snapshots.deflate, parse_document
 
     def begin(content: bytes) -> bytes:
         began.set()
         return deflate(content)
 
-    def parse_late(data: bytes) -> tuple[DocumentSpan, parser.ParsedDocument | None]:
+    def parse_late(data: bytes) -> tuple[DocumentSpan, ParsedDocument | None]:
         assert began.wait(60)
         return parse(data)
 

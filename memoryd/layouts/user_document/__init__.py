@@ -17,7 +17,8 @@ from memoryd.layouts.directory import Directory
 from memoryd.layouts.json_document import recover_whole, torn_file_fixes
 from memoryd.layouts.protocol import FileRules, Layout, Reader, Repair, Upkeep, Writer
 from memoryd.layouts.user_document import changes, duplicates, parser, schema, writer
-from memoryd.layouts.user_document.parser import parse_sound_document, recognise, shrink_alarm
+from memoryd.layouts.user_document.parser import recognise, shrink_alarm
+from memoryd.layouts.user_document.split import parse_sound_document
 
 
 class UserDocumentReader(Reader):

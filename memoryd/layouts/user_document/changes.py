@@ -19,16 +19,8 @@ from memoryd.core.findings import Finding
 from memoryd.core.records import Document, DocumentChange, Piece, Pieces, Record, ReplacedRange
 from memoryd.core.spans import Span
 from memoryd.layouts.user_document import schema
-from memoryd.layouts.user_document.parser import (
-    facts_of,
-    memory_id,
-    parse_elements,
-    parse_fast,
-    read_record,
-    stamps_of,
-    usable_embedding,
-    user_of,
-)
+from memoryd.layouts.user_document.parser import facts_of, memory_id, read_record, stamps_of, usable_embedding, user_of
+from memoryd.layouts.user_document.split import parse_elements, parse_fast
 
 WHOLE_FILE_CODES = ("many-memories",)
 MIN_SIZE = 64 * 1024  # bytes; a smaller document is parsed as fast

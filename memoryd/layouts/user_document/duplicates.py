@@ -28,7 +28,8 @@ from memoryd.core.similarity import normalised
 from memoryd.core.spans import Edit, Span, sha256
 from memoryd.layouts.protocol import LoadedFile, UpkeepView
 from memoryd.layouts.user_document.embeddings import similarity_search, unit_vector
-from memoryd.layouts.user_document.parser import STAMPS, Element, ParsedDocument, parse_document
+from memoryd.layouts.user_document.parser import STAMPS
+from memoryd.layouts.user_document.split import Element, ParsedDocument, parse_document
 from memoryd.layouts.user_document.timestamps import update_stamps
 
 THRESHOLD = 0.95

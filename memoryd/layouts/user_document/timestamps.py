@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from memoryd.core.json_spans import decode, last_member, set_member
 from memoryd.core.spans import Edit
-from memoryd.layouts.user_document.parser import STAMPS, ParsedDocument
+from memoryd.layouts.user_document.parser import STAMPS
+from memoryd.layouts.user_document.split import ParsedDocument
 
 _FORM = re.compile(
     r"\d{4}-\d{2}-\d{2}(?P<mark>[T ])\d{2}:\d{2}:\d{2}(?:[.,](?P<part>\d{1,9}))?"

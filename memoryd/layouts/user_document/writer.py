@@ -32,16 +32,7 @@ from memoryd.errors import BusyError, ConflictError, NotFoundError, UsageError
 from memoryd.layouts.json_document import require_one_memory
 from memoryd.layouts.protocol import LoadedFile, Located, NewMemory, WritePlan, WriteView
 from memoryd.layouts.user_document.embeddings import common_size, embedding_for, embedding_size
-from memoryd.layouts.user_document.parser import (
-    FILE,
-    Element,
-    ParsedDocument,
-    content_digest,
-    memory_id,
-    numbered_id,
-    parse_sound_document,
-    user_of,
-)
+from memoryd.layouts.user_document.parser import FILE, content_digest, memory_id, numbered_id, user_of
 from memoryd.layouts.user_document.schema import (
     DATA,
     EMBEDDING,
@@ -51,6 +42,7 @@ from memoryd.layouts.user_document.schema import (
     validate_update,
     with_defaults,
 )
+from memoryd.layouts.user_document.split import Element, ParsedDocument, parse_sound_document
 from memoryd.layouts.user_document.timestamps import format_like, update_stamps
 from memoryd.layouts.validation import differences, only_location, reject
 
