@@ -40,7 +40,7 @@ FLOORS = {
 
 # Packages that do a special job, each with the one place (or the places) that knows them.
 KEEPERS: dict[str, str | tuple[str, ...]] = {
-    "watchdog": "service/watching/watcher.py",
+    "watchdog": "service/watching/",
     "apscheduler": "service/timetable.py",
     "psutil": "disk/processes.py",
     "filelock": "disk/daemon_lock.py",

@@ -37,7 +37,6 @@ from memoryd.service.handlers.memories import MemoryHandlers
 from memoryd.service.roots import STOP_S, Roots
 from memoryd.service.schedule import job_rows
 from memoryd.service.timetable import Timetable
-from memoryd.service.watching.watcher import READ_EVENTS
 from memoryd.store import Store
 from tests.daemon import until
 from tests.engine.numbers import Numbers
@@ -203,8 +202,9 @@ def test_a_journal_that_cannot_take_the_spool_in_keeps_nothing_from_being_found(
 
 def test_a_full_reading_of_events_with_the_longest_names_is_many() -> None:
     inotify = pytest.importorskip("watchdog.observers.inotify_c")
+    ours = pytest.importorskip("memoryd.service.watching.inotify")
     longest = inotify.EVENT_SIZE + 256
-    assert inotify.DEFAULT_EVENT_BUFFER_SIZE // longest >= READ_EVENTS
+    assert inotify.DEFAULT_EVENT_BUFFER_SIZE // longest >= ours.READ_EVENTS
 
 
 def test_while_the_daemon_ends_its_jobs_are_told_without_their_times(world: World) -> None:

@@ -225,7 +225,7 @@ def test_after_a_barrier_every_earlier_event_has_been_reported(
 def test_a_barrier_does_not_wait_for_the_end_of_a_burst(
     watcher: Watcher, root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher_module, "GATHER_S", 10 * WAIT)
+    monkeypatch.setattr("memoryd.service.watching.inotify.GATHER_S", 10 * WAIT)
     (root / "first").write_text("x")
     reports.wait(lambda: "first" in dict(reports.kinds))
     (root / "second").write_text("x")
@@ -236,7 +236,7 @@ def test_a_barrier_does_not_wait_for_the_end_of_a_burst(
 def test_what_has_happened_is_delivered_before_the_end_of_a_burst(
     watcher: Watcher, root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher_module, "GATHER_S", 10 * WAIT)
+    monkeypatch.setattr("memoryd.service.watching.inotify.GATHER_S", 10 * WAIT)
     monkeypatch.setattr(manager_module, "DELIVER_S", WAIT)
     for number in range(20):
         (root / f"new-{number}").write_text("x")
@@ -248,7 +248,7 @@ def test_nothing_is_delivered_in_a_flood(
     watcher: Watcher, root: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin_flood(root / "first", watcher, reports, monkeypatch)
-    monkeypatch.setattr(watcher_module, "FLOOD_GATHER_S", 10 * WAIT)
+    monkeypatch.setattr("memoryd.service.watching.inotify.FLOOD_GATHER_S", 10 * WAIT)
     monkeypatch.setattr(manager_module, "DELIVER_S", WAIT)
     (root / "second").write_text("x")
     reports.wait(lambda: bool(reports.touches))  # from here on the reader rests
@@ -260,7 +260,7 @@ def test_nothing_is_delivered_in_a_flood(
 
 def begin_flood(path: Path, watcher: Watcher, reports: Reports, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write a file of a root whose scan is due, and stays due."""
-    monkeypatch.setattr(watcher_module, "FLOOD_S", 3600.0)
+    monkeypatch.setattr("memoryd.service.watching.router.FLOOD_S", 3600.0)
     reports.flooded = {"agents"}
     path.write_text("x")
     assert watcher.barrier(WAIT)
@@ -299,7 +299,7 @@ def test_what_is_written_is_told_before_a_later_deletion(
 def test_a_flood_in_one_root_hides_nothing_from_another_that_holds_it(
     root: Path, reports: Reports, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher_module, "FLOOD_S", 3600.0)
+    monkeypatch.setattr("memoryd.service.watching.router.FLOOD_S", 3600.0)
     (root / "inner").mkdir()
     assert watcher.watch("inner", str(root / "inner"))
     reports.flooded = {"inner"}
