@@ -36,30 +36,30 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
         if not sources:
             return [CreatedBackup(file=None, outcome="empty", id=None)]
         return [CreatedBackup(file=None, outcome="due")] if dry_run else take_snapshot(store, sources, now)
-    results: list[CreatedBackup] = []
-    for path in _files(store, file):
-        try:
-            content, _ = store.tree.read(path, growing=True)
-        except NO_FILE:
-            continue  # removed or replaced in the meantime
-        newest = store.journal.backups.rows(path)[-1:]
-        same = newest and newest[0].valid and newest[0].sha256 == sha256(content)
-        if same and _exists(store, newest[0].name) and not _has_surplus(store, path, now):
-            results.append(CreatedBackup(file=path, outcome="equal", id=newest[0].id))
-            continue
-        if not content:
-            # An empty file, perhaps after its last memory was archived, needs no backup and no lock.
-            results.append(CreatedBackup(file=path, outcome="empty", id=None))
-            continue
-        if dry_run:
-            results.append(CreatedBackup(file=path, outcome="due"))
-            continue
-        with store.locked(store.policy.lock_wait_s):
-            content, fingerprint = store.tree.read(path)
-            made = back_up(store, path, content, fingerprint, now)
-        backup_id = made or next((row.id for row in store.journal.backups.rows(path)[-1:]), None)
-        results.append(CreatedBackup(file=path, outcome="made" if made else "equal", id=backup_id))
-    return results
+    results = (_back_up_in_root(store, path, now, dry_run=dry_run) for path in _files(store, file))
+    return [each for each in results if each is not None]
+
+
+def _back_up_in_root(store: Store, path: str, now: float, *, dry_run: bool) -> CreatedBackup | None:
+    """Back up one file into the backup directory of the root; None if it was removed or replaced in the meantime."""
+    try:
+        content, _ = store.tree.read(path, growing=True)
+    except NO_FILE:
+        return None
+    newest = store.journal.backups.rows(path)[-1:]
+    same = newest and newest[0].valid and newest[0].sha256 == sha256(content)
+    if same and _exists(store, newest[0].name) and not _has_surplus(store, path, now):
+        return CreatedBackup(file=path, outcome="equal", id=newest[0].id)
+    if not content:
+        # An empty file, perhaps after its last memory was archived, needs no backup and no lock.
+        return CreatedBackup(file=path, outcome="empty", id=None)
+    if dry_run:
+        return CreatedBackup(file=path, outcome="due")
+    with store.locked(store.policy.lock_wait_s):
+        content, fingerprint = store.tree.read(path)
+        made = back_up(store, path, content, fingerprint, now)
+    backup_id = made or next((row.id for row in store.journal.backups.rows(path)[-1:]), None)
+    return CreatedBackup(file=path, outcome="made" if made else "equal", id=backup_id)
 
 
 def _has_surplus(store: Store, path: str, now: float) -> bool:

@@ -50,21 +50,7 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Co
         )
 
     def decide() -> Plan:
-        if entry.operation == index_ownership.OPERATION:
-            return index_ownership.plan_restore(store, entry)
-        why = f"undo of {entry.operation} {entry.receipt}"
-        changed = [step for step in entry.steps if not _is_unchanged(store, step)]
-        later = {step: undo_in_grown_file(store, step, why) for step in changed}
-        known = {step: action for step, action in later.items() if action is not None}
-        if entry.operation in (*RESTORABLE_OPERATIONS, "undo"):
-            known = {step: action for step, action in known.items() if not _has_returned(store, step)}
-        if len(known) == len(changed):
-            plan = Plan(tuple(_backwards(store, entry, why, known)))
-        else:
-            found = restore_records(store, entry, now) if entry.operation in RESTORABLE_OPERATIONS else None
-            if found is None:
-                raise _conflict(entry, [step.path for step in changed if step not in known])
-            plan = found
+        plan = _plan(store, entry, now)
         if entry.operation in PINNED_OPERATIONS and not dry_run:
             # Pinned before anything moves, so that the schedule cannot revert the undo after a crash.
             store.journal.pins.pin(_restored_pins(store, plan, now))
@@ -79,6 +65,24 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Co
         if entry.operation == "forget":
             drop_restored(store, {step.path for step in entry.steps})
     return done
+
+
+def _plan(store: Store, entry: Entry, now: float) -> Plan:
+    """Plan to reverse each step; or to restore single memories, where a file has changed otherwise than by growing."""
+    if entry.operation == index_ownership.OPERATION:
+        return index_ownership.plan_restore(store, entry)
+    why = f"undo of {entry.operation} {entry.receipt}"
+    changed = [step for step in entry.steps if not _is_unchanged(store, step)]
+    later = {step: undo_in_grown_file(store, step, why) for step in changed}
+    known = {step: action for step, action in later.items() if action is not None}
+    if entry.operation in (*RESTORABLE_OPERATIONS, "undo"):
+        known = {step: action for step, action in known.items() if not _has_returned(store, step)}
+    if len(known) == len(changed):
+        return Plan(tuple(_backwards(store, entry, why, known)))
+    plan = restore_records(store, entry, now) if entry.operation in RESTORABLE_OPERATIONS else None
+    if plan is None:
+        raise _conflict(entry, [step.path for step in changed if step not in known])
+    return plan
 
 
 def _conflict(entry: Entry, changed: list[str]) -> ConflictError:

@@ -6,7 +6,7 @@ below 0.3, fewer than five accesses. Only the flag changes: version and time sta
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from memoryd.core.defaults import DAY
 from memoryd.core.json_spans import with_member
@@ -24,19 +24,20 @@ def archive(view: UpkeepView, ids: Collection[str] | None) -> Plan:
     """Plan to set the flag on memories that are due (if the policy turns that on), or on exactly those named."""
     if ids is None and not view.policy.archive_flag:
         return disabled_plan(view, "archive_flag")
-    due: list[tuple[float, Action]] = []
-    notes: list[Action] = []
+    found = list(_flags(view, ids))
+    notes = tuple(action for _, action in found if action.kind is Kind.NOTE)
+    due = [each for each in found if each[1].kind is not Kind.NOTE]
+    oldest = sorted(sorted(range(len(due)), key=lambda number: due[number][0])[: view.max_moves])
+    return Plan(tuple(due[number][1] for number in oldest), notes, waiting=len(due) - len(oldest))
+
+
+def _flags(view: UpkeepView, ids: Collection[str] | None) -> Iterator[tuple[float, Action]]:
+    """Yield (time of creation, action) for each memory to flag."""
     for path, loaded in view.live.items():
         for record in loaded.document.records:
             why = _due_reason(record, loaded, view) if ids is None else _named_reason(record, ids)
             if why:
-                action = _flag(path, loaded, record, why)
-                if action.kind is Kind.NOTE:
-                    notes.append(action)
-                else:
-                    due.append((record.facts["created"], action))
-    oldest = sorted(sorted(range(len(due)), key=lambda number: due[number][0])[: view.max_moves])
-    return Plan(tuple(due[number][1] for number in oldest), tuple(notes), waiting=len(due) - len(oldest))
+                yield record.facts["created"], _flag(path, loaded, record, why)
 
 
 def _named_reason(record: Record, ids: Collection[str]) -> str | None:
