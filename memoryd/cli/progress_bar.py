@@ -11,13 +11,16 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from memoryd.cli.screen import format_duration, printable
 from memoryd.cli.views_status import format_progress
 from memoryd.control.client import Client
 from memoryd.core.progress import ProgressMeter
 from memoryd.errors import MemorydError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 FIRST_S = 0.7  # before the bar appears: most commands are done by then
 EVERY_S = 0.25
@@ -121,16 +124,20 @@ def _draw(states: Iterator[Bars], ended: threading.Event, stream: TextIO) -> Non
     columns = (text, BarColumn(bar_width=10))
     console = Console(file=stream)
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as display:
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, TaskID] = {}
         try:
             while not ended.wait(EVERY_S):
-                bars = next(states)
-                for name in [each for each in tasks if each not in bars]:
-                    display.remove_task(tasks.pop(name))
-                for name, bar in bars.items():
-                    if name not in tasks:
-                        tasks[name] = display.add_task(printable(bar.text), total=bar.total)
-                    line = printable(bar.text)
-                    display.update(tasks[name], total=bar.total, completed=bar.done, description=line)
+                _update(display, tasks, next(states))
         except MemorydError:
             return  # the command itself reports what is wrong
+
+
+def _update(display: Progress, tasks: dict[str, TaskID], bars: Bars) -> None:
+    """Show these bars, and no others; `tasks` are those shown, by name."""
+    for name in [each for each in tasks if each not in bars]:
+        display.remove_task(tasks.pop(name))
+    for name, bar in bars.items():
+        line = printable(bar.text)
+        if name not in tasks:
+            tasks[name] = display.add_task(line, total=bar.total)
+        display.update(tasks[name], total=bar.total, completed=bar.done, description=line)

@@ -124,19 +124,20 @@ def _blocks(
 ) -> Iterator[str]:
     """Yield each row as a block: the cells to copy first, then its texts, wrapped and indented."""
     for row in rows:
-        solid = [
-            cell for header, cell in zip(headers, row, strict=True) if header not in text and cell not in ("", "-")
-        ]
-        line, used = "", 0
-        for cell in solid:
-            size = cell_width(cell)
-            if used and used + len(GAP) + size > width:
-                yield line
-                line, used = INDENT, len(INDENT) - len(GAP)
-            gap = GAP if used > 0 else ""
-            line, used = line + gap + style(cell, cell), used + len(gap) + size
-        yield line
-        for header, cell in zip(headers, row, strict=True):
-            if header in text and cell not in ("", "-"):
-                for part in wrap(cell, width - len(INDENT)):
-                    yield INDENT + part
+        cells = [(header in text, cell) for header, cell in zip(headers, row, strict=True) if cell not in ("", "-")]
+        yield from _flow([cell for is_text, cell in cells if not is_text], width, style)
+        for cell in (cell for is_text, cell in cells if is_text):
+            yield from (INDENT + part for part in wrap(cell, width - len(INDENT)))
+
+
+def _flow(cells: Sequence[str], width: int, style: Style) -> Iterator[str]:
+    """Yield as many cells on a line as it has room for, the lines after the first one indented."""
+    line, used = "", 0
+    for cell in cells:
+        size = cell_width(cell)
+        if used and used + len(GAP) + size > width:
+            yield line
+            line, used = INDENT, len(INDENT) - len(GAP)
+        gap = GAP if used > 0 else ""
+        line, used = line + gap + style(cell, cell), used + len(gap) + size
+    yield line

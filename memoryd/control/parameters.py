@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter
 
 import msgspec
@@ -50,12 +50,17 @@ def check_params(method: Method, params: object, label: Label = attrgetter("name
     for param in method.limited:
         if param.name in given and (invalid := _choice_error(param, given[param.name], label)):
             raise invalid
+    _check_alternatives(method, given, label)
+    return request
+
+
+def _check_alternatives(method: Method, given: Collection[str], label: Label) -> None:
+    """Raise UsageError unless one of the parameters is given of which one must be."""
     one_of = ", ".join(label(param) for param in method.params if param.name in method.one_of)
     if method.only_one and len([name for name in method.one_of if name in given]) > 1:
         raise UsageError(f"only one of {one_of} may be given")
     if method.one_of and not any(name in given for name in method.one_of):
         raise UsageError(f"one of {one_of} must be given")
-    return request
 
 
 def name_hint(name: str, candidates: Iterable[str]) -> str:

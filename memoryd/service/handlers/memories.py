@@ -189,7 +189,26 @@ class MemoryHandlers(Handlers):
             raise BusyError("roots are being restarted by a reload", hint="try again in a moment") from error
 
     def _get(self, request: GetRequest, workers: list[Worker]) -> GetResult:
-        identity, matches, refused = request.id, [], list[tuple[Worker, MemorydError]]()
+        worker, memory = self._find(request.id, workers)
+        if request.touch and not memory.archived:
+            for entry in memory.entries or (memory.id,):
+                worker.note_read(memory.path, entry)
+        if request.offset is not None:
+            return memory.part(worker.name, request.offset)
+        result = memory.whole(worker.name)
+        if len(memory.raw) > ALWAYS_FITS and not fits(result):
+            raise UsageError(
+                f"{memory.id} has {len(memory.raw)} bytes, more than fit into one answer",
+                hint="request its text in chunks: with `offset` 0, then with each `next_offset`",
+                data={"offset": 0},
+            )
+        return result
+
+    def _find(self, identity: str, workers: list[Worker]) -> tuple[Worker, LoadedMemory]:
+        """Return the only memory with this id, and the worker of its root. Raises ConflictError if there are several,
+        and the error that tells best why there is none."""
+        matches: list[tuple[Worker, LoadedMemory]] = []
+        refused: list[tuple[Worker, MemorydError]] = []
         for worker in workers:
             try:
                 memory = self._read(worker, identity)
@@ -204,20 +223,7 @@ class MemoryHandlers(Handlers):
             raise self._refusal(identity, workers, refused)
         if len(matches) > 1:
             raise ambiguous(identity, [(worker.name, memory.id) for worker, memory in matches])
-        worker, memory = matches[0]
-        if request.touch and not memory.archived:
-            for entry in memory.entries or (memory.id,):
-                worker.note_read(memory.path, entry)
-        if request.offset is not None:
-            return memory.part(worker.name, request.offset)
-        result = memory.whole(worker.name)
-        if len(memory.raw) > ALWAYS_FITS and not fits(result):
-            raise UsageError(
-                f"{memory.id} has {len(memory.raw)} bytes, more than fit into one answer",
-                hint="request its text in chunks: with `offset` 0, then with each `next_offset`",
-                data={"offset": 0},
-            )
-        return result
+        return matches[0]
 
     def _read(self, worker: Worker, identity: str) -> LoadedMemory | None:
         """Return the memory from one root, None if the root does not have it. Raises the error of a root that cannot be
