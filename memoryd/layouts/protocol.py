@@ -1,4 +1,5 @@
-"""The parts of a layout, and the values they exchange with the rest of memoryd.
+"""The parts of a layout, and the values they exchange with the rest of memoryd. Each part stands below the values that
+it takes and returns; `Layout`, at the end, has all of them.
 
 Every layout obeys five laws, which one contract suite checks:
 
@@ -85,117 +86,6 @@ class LoadedFile:
         return LoadedFile(self.data, document, self.mtime, digest=self._digest)
 
 
-class LockRule(NamedTuple):
-    """A lock file that the lock sweep checks. `kind` is ".lock" (a flock on the file) or "soft" (it locks by
-    existing)."""
-
-    name: str
-    kind: Literal[".lock", "soft"]
-
-
-MAX_BYTES = 64 * MB  # the largest file that is read, unless the layout sets its own bound
-
-
-def disabled_plan(view: UpkeepView, key: str) -> Plan:
-    """Return a plan without actions, for an age rule that the configuration turns off. If the run was requested, a note
-    names the configuration key."""
-    why = f"archiving by age is off for this root; `{key} = true` in the configuration turns it on"
-    return Plan(notes=() if view.unattended else (Action(Kind.NOTE, "", why),))
-
-
-class Fix(NamedTuple):
-    """The repair of one finding: exact edits of the file that has it. `repair` applies `safe` fixes by default and
-    others only when their code is named. `remove` deletes the whole file, whose bytes go to quarantine."""
-
-    code: str
-    edits: tuple[Edit, ...]
-    why: str
-    ids: tuple[str, ...] = ()
-    safe: bool = True
-    remove: bool = False
-
-
-class IndexView(Struct, frozen=True):
-    """The input of an index render. `entries` are the records of the live files in order, read again by each pass;
-    `files` all source and archive files by path, `previous` the present index files (None: missing), `state` the
-    `next_state` of the last render; `pause` is called between the steps of a render that takes long."""
-
-    entries: Iterable[Entry]
-    files: Mapping[str, FileStats]
-    previous: Mapping[str, bytes | None]
-    now: float
-    newer_index: str = "read-only"
-    state: JsonObject = field(default_factory=dict)
-    pause: Callable[[], None] = lambda: None
-
-
-UpdateIndex = Callable[[Mapping[str, FileChange], float], "IndexResult | None"]
-
-
-class IndexResult(Struct, frozen=True):
-    """The result of an index render. `files` holds the new content of each index file whose meaning changed. `newer` is
-    the version of an index that a newer program wrote, which must not be replaced. `next_state` (plain JSON) holds data
-    of the replaced index that no file has; the next view gets it back as `state`. `update` renders the
-    next change from the entries of each changed file and the time, unless another program has written an index file
-    since; it returns None if only a full render will do. It is called once at most."""
-
-    files: Mapping[str, Content] = field(default_factory=dict)
-    memories: int = 0
-    archived: int = 0
-    by_type: Mapping[str, int] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
-    newer: str | None = None
-    unmanaged: str | None = None
-    next_state: JsonObject = field(default_factory=dict)
-    update: UpdateIndex | None = None
-
-
-class UpkeepView(Struct, frozen=True):
-    """The input of upkeep. `live` are the live files just read, `archive` returns the bytes of an archive
-    file (None: missing). `pinned` are digests of memories that an undo restored, which no schedule moves again.
-    `unattended` is True for scheduled runs. `max_moves` bounds how many memories an age rule moves in one run, oldest
-    first."""
-
-    live: Mapping[str, LoadedFile]
-    archive: Callable[[str], bytes | None]
-    policy: Policy
-    now: float
-    pinned: frozenset[str] = frozenset()
-    unattended: bool = False
-    max_moves: int | None = None
-
-
-class Migration(Struct, frozen=True):
-    """One step of a schema change. `edits(text)` returns the edits of one record, as offsets in its text, and none for
-    a record that has the new form already: an interrupted migration runs again."""
-
-    old: str
-    new: str
-    edits: Callable[[bytes], Iterable[Edit]]
-
-
-def empty_plan(view: UpkeepView, *_: object) -> Plan:
-    """Return the empty plan of a layout that does not support this kind of upkeep."""
-    del view
-    return Plan()
-
-
-def count_memories(view: IndexView) -> IndexResult:
-    """Count memories by type from the facts of the files, for a layout without index files."""
-    counts = FileCounts(view.files)
-
-    def counted() -> IndexResult:
-        return IndexResult({}, counts.memories, counts.archived, counts.types(), update=update)
-
-    def update(changed: Mapping[str, FileChange], now: float) -> IndexResult:
-        del now
-        for path, change in changed.items():
-            counts.replace(path, change.file)
-        return counted()
-
-    return counted()
-
-
 class Reader(ABC):
     """The part of a layout that recognises directories and parses files. Every method is pure."""
 
@@ -254,6 +144,17 @@ class Reader(ABC):
         return {"text": text.decode("utf-8", "replace")}
 
 
+class LockRule(NamedTuple):
+    """A lock file that the lock sweep checks. `kind` is ".lock" (a flock on the file) or "soft" (it locks by
+    existing)."""
+
+    name: str
+    kind: Literal[".lock", "soft"]
+
+
+MAX_BYTES = 64 * MB  # the largest file that is read, unless the layout sets its own bound
+
+
 class FileRules(Struct, frozen=True):
     """Rules for locking, backing up and limiting files."""
 
@@ -274,6 +175,66 @@ class FileRules(Struct, frozen=True):
         return self.agent_caches_file or self.keeps_versions
 
 
+class IndexView(Struct, frozen=True):
+    """The input of an index render. `entries` are the records of the live files in order, read again by each pass;
+    `files` all source and archive files by path, `previous` the present index files (None: missing), `state` the
+    `next_state` of the last render; `pause` is called between the steps of a render that takes long."""
+
+    entries: Iterable[Entry]
+    files: Mapping[str, FileStats]
+    previous: Mapping[str, bytes | None]
+    now: float
+    newer_index: str = "read-only"
+    state: JsonObject = field(default_factory=dict)
+    pause: Callable[[], None] = lambda: None
+
+
+UpdateIndex = Callable[[Mapping[str, FileChange], float], "IndexResult | None"]
+
+
+class IndexResult(Struct, frozen=True):
+    """The result of an index render. `files` holds the new content of each index file whose meaning changed. `newer` is
+    the version of an index that a newer program wrote, which must not be replaced. `next_state` (plain JSON) holds data
+    of the replaced index that no file has; the next view gets it back as `state`. `update` renders the
+    next change from the entries of each changed file and the time, unless another program has written an index file
+    since; it returns None if only a full render will do. It is called once at most."""
+
+    files: Mapping[str, Content] = field(default_factory=dict)
+    memories: int = 0
+    archived: int = 0
+    by_type: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    newer: str | None = None
+    unmanaged: str | None = None
+    next_state: JsonObject = field(default_factory=dict)
+    update: UpdateIndex | None = None
+
+
+def count_memories(view: IndexView) -> IndexResult:
+    """Count memories by type from the facts of the files, for a layout without index files."""
+    counts = FileCounts(view.files)
+
+    def counted() -> IndexResult:
+        return IndexResult({}, counts.memories, counts.archived, counts.types(), update=update)
+
+    def update(changed: Mapping[str, FileChange], now: float) -> IndexResult:
+        del now
+        for path, change in changed.items():
+            counts.replace(path, change.file)
+        return counted()
+
+    return counted()
+
+
+class Migration(Struct, frozen=True):
+    """One step of a schema change. `edits(text)` returns the edits of one record, as offsets in its text, and none for
+    a record that has the new form already: an interrupted migration runs again."""
+
+    old: str
+    new: str
+    edits: Callable[[bytes], Iterable[Edit]]
+
+
 class IndexRenderer(Struct, frozen=True):
     """The index files of a layout and how they are rendered. Without `paths` it only counts memories."""
 
@@ -283,6 +244,34 @@ class IndexRenderer(Struct, frozen=True):
     is_managed: Callable[[str, bytes], bool] = lambda *_: True
     version: Callable[[bytes], str | None] = lambda _: None  # the schema version in an index file
     migrations: tuple[Migration, ...] = ()  # in ascending order of version
+
+
+class UpkeepView(Struct, frozen=True):
+    """The input of upkeep. `live` are the live files just read, `archive` returns the bytes of an archive
+    file (None: missing). `pinned` are digests of memories that an undo restored, which no schedule moves again.
+    `unattended` is True for scheduled runs. `max_moves` bounds how many memories an age rule moves in one run, oldest
+    first."""
+
+    live: Mapping[str, LoadedFile]
+    archive: Callable[[str], bytes | None]
+    policy: Policy
+    now: float
+    pinned: frozenset[str] = frozenset()
+    unattended: bool = False
+    max_moves: int | None = None
+
+
+def empty_plan(view: UpkeepView, *_: object) -> Plan:
+    """Return the empty plan of a layout that does not support this kind of upkeep."""
+    del view
+    return Plan()
+
+
+def disabled_plan(view: UpkeepView, key: str) -> Plan:
+    """Return a plan without actions, for an age rule that the configuration turns off. If the run was requested, a note
+    names the configuration key."""
+    why = f"archiving by age is off for this root; `{key} = true` in the configuration turns it on"
+    return Plan(notes=() if view.unattended else (Action(Kind.NOTE, "", why),))
 
 
 class Upkeep(Struct, frozen=True):
@@ -296,6 +285,18 @@ class Upkeep(Struct, frozen=True):
     enforce: Callable[[UpkeepView, Mapping[str, Limit]], Plan] = empty_plan  # moves memories until soft limits hold
     prune: Callable[[UpkeepView], Plan] = empty_plan  # shortens files that grew too long
     dedupe: Callable[[UpkeepView, float | None], Plan] = empty_plan  # merges duplicates; suggestions are notes
+
+
+class Fix(NamedTuple):
+    """The repair of one finding: exact edits of the file that has it. `repair` applies `safe` fixes by default and
+    others only when their code is named. `remove` deletes the whole file, whose bytes go to quarantine."""
+
+    code: str
+    edits: tuple[Edit, ...]
+    why: str
+    ids: tuple[str, ...] = ()
+    safe: bool = True
+    remove: bool = False
 
 
 class Recover(Protocol):
