@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
-from memoryd.control.wire import MAX_LINE, error_from_object, readable
+from memoryd.control.wire import MAX_LINE, error_from_object, peer_identity, readable
 from memoryd.errors import DeniedError, MemorydError, NoDaemonError, UsageError
 
 TYPE_CHECKING = False  # without typing, which costs a client command too much
@@ -103,6 +103,11 @@ class Client:
         except OSError as error:
             sock.close()
             raise _unreachable(self.path, error) from error
+        try:
+            _check_server(sock, self.path)
+        except MemorydError:
+            sock.close()
+            raise
         return sock
 
     def _send(self, data: bytes, deadline: float | None) -> None:
@@ -159,6 +164,17 @@ def _unreachable(path: str, error: OSError) -> MemorydError:
             f"the daemon at {path} does not accept connections", hint="it may be overloaded; try again"
         )
     return NoDaemonError(f"no daemon answers at {path}", hint=_START)
+
+
+def _check_server(sock: socket.socket, path: str) -> None:
+    """Raise DeniedError if another user serves the socket, as one that was made under /tmp before the daemon started:
+    that user would read what is stored and answer what an agent believes. Root may ask the daemon of any user."""
+    uid, _ = peer_identity(sock)
+    if os.geteuid() not in (0, uid) and uid != 0:
+        raise DeniedError(
+            f"the socket {path} is served by user {uid}, neither by this user nor by root",
+            hint="name another one with --socket, or run the command as the user of that daemon",
+        )
 
 
 def _encode(request: Mapping[str, object]) -> bytes:

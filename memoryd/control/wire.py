@@ -1,12 +1,16 @@
-"""Definitions shared by both ends of the control socket: the line limit, readable text, and errors as JSON."""
+"""Definitions shared by both ends of the control socket: the line limit, readable text, errors as JSON, and who is at
+the other end."""
 
 from __future__ import annotations
 
 import re
+import socket
+import struct
+import sys
 from collections.abc import Iterator, Mapping
 
 from memoryd import errors
-from memoryd.errors import MemorydError, NoDaemonError, UsageError
+from memoryd.errors import MemorydError, NoDaemonError, UnauthorisedError, UsageError
 
 MAX_LINE = 1_048_576
 """Bytes of one line without its newline, in both directions."""
@@ -18,6 +22,8 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
+
+_UNKNOWN_UID = 0xFFFF_FFFF  # (uid_t)-1
 
 
 class MethodUnknownError(UsageError):
@@ -77,3 +83,31 @@ def error_kinds() -> list[type[MemorydError]]:
     """Return every kind of error, for `rpc.discover`."""
     kinds = (kind for kind in _kinds(errors.MemorydError) if kind.__module__ in (errors.__name__, __name__))
     return [kind for kind in kinds if kind is not NoDaemonError]
+
+
+def peer_identity(sock: socket.socket) -> tuple[int, int]:
+    """Return uid and PID of the process at the other end, as the kernel reports them: of a server, those of the process
+    that listens. Raises UnauthorisedError if the system does not report them."""
+    try:
+        return _macos(sock) if sys.platform == "darwin" else _linux(sock)
+    except (OSError, AttributeError, struct.error, ValueError) as error:
+        raise UnauthorisedError("cannot identify the user at the other end; connection refused") from error
+
+
+def _linux(sock: socket.socket) -> tuple[int, int]:
+    """Read SO_PEERCRED: struct ucred {pid, uid, gid}."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
+    pid, uid, _gid = struct.unpack("iII", raw)
+    if uid == _UNKNOWN_UID:
+        raise ValueError("no uid")
+    return uid, pid
+
+
+def _macos(sock: socket.socket) -> tuple[int, int]:
+    """Read LOCAL_PEERCRED (level 0, option 1): struct xucred {version, uid, ngroups, groups[16]}, version 0;
+    LOCAL_PEERPID is option 2."""
+    version, uid = struct.unpack_from("2I", sock.getsockopt(0, 1, 76))
+    if version != 0:
+        raise ValueError(f"xucred version {version}")
+    (pid,) = struct.unpack("i", sock.getsockopt(0, 2, 4))
+    return int(uid), int(pid)

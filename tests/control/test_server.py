@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from memoryd.control import client as client_module
 from memoryd.control import peer
 from memoryd.control.client import Client
 from memoryd.control.connection import Limits, Outbox
@@ -424,6 +425,47 @@ def test_another_user_is_refused(daemon: Daemon) -> None:
             done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=20)
     reply = json.loads(done.stdout)
     assert (reply["id"], reply["error"]["code"]) == (None, -32001)
+
+
+LISTEN = """
+import os, socket, sys
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o777)
+listener.listen()
+print(os.getuid(), flush=True)
+client, _ = listener.accept()
+print(client.recv(100).decode(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_client_tells_nothing_to_another_user(monkeypatch: pytest.MonkeyPatch, is_own: bool) -> None:
+    """A path such as /tmp/x can be taken by anyone before the daemon starts."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o777)
+        path = f"{directory}/control.sock"
+        with subprocess.Popen([sys.executable, "-c", LISTEN, path], stdout=subprocess.PIPE, text=True) as listener:
+            assert listener.stdout is not None
+            uid = int(listener.stdout.readline())
+            monkeypatch.setattr(os, "geteuid", lambda: uid if is_own else uid + 1)
+            with pytest.raises(NoDaemonError if is_own else DeniedError) as caught, Client(path) as client:
+                client.call("ping")
+            assert ("ping" in listener.stdout.read()) is is_own
+    assert is_own or f"served by user {uid}" in caught.value.message
+
+
+def test_root_may_ask_the_daemon_of_any_user(
+    serve: Callable[..., Server], socket_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the service that runs as another user is asked by who installed it."""
+    serve(authorise=lambda _: True)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(client_module, "peer_identity", lambda _: (12_345, 1))
+    assert ping(socket_path)
 
 
 def test_the_check_fails_closed(
