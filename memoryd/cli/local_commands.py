@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 import click
@@ -40,6 +41,9 @@ def run(
 
     PATHs are added to the roots of the configuration. With --observe only your own commands, such as `add`, write.
     """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end_at_once)  # the imports below take most of the start
+
     from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed
     from memoryd.service import start  # noqa: PLC0415 - only when needed
 
@@ -59,6 +63,12 @@ def run(
         exits.report_error(error, as_json=False)
         code = exits.DONE
     ctx.exit(code)
+
+
+def _end_at_once(number: int, frame: object) -> None:
+    """End with 0: until the daemon takes its lock, and the signals with it, there is nothing to put in order."""
+    del number, frame
+    os._exit(exits.DONE)
 
 
 @click.command(epilog=example("memoryd demo --keep"))

@@ -101,6 +101,7 @@ class Daemon:
 
     def run(self, listener: socket.socket | None = None) -> int:
         """Serve until told to stop; return the exit code. `listener`: a control socket that was passed in."""
+        self._take_signals()
         prepare_private(self.places.state_dir)
         self._is_passed = listener is not None
         self._held = self._take_lock(adopt(listener).path if listener is not None else None)
@@ -111,7 +112,6 @@ class Daemon:
             self._server = Server(listener or self.places.socket, self._serve_methods(self), hello, limits=limits)
             self.roots.tell = self._server.publish
             set_listener(self._publish_log)
-            self._take_signals()  # whoever finds the socket may also send a signal
             self._server.open()
             self._held.owned.publish(self._sidecar(self._server.path))
             return self._serve()

@@ -24,6 +24,39 @@ except ConfigError:
 """
 
 
+# SIGTERM when the named module is imported, or when the named function is called.
+STOPPED = """
+import os, signal, sys
+place, base = sys.argv[1:]
+def stop(): os.kill(os.getpid(), signal.SIGTERM)
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == place: stop()
+if place.endswith("()"):
+    from memoryd.service import daemon
+    called = getattr(daemon, place[:-2])
+    setattr(daemon, place[:-2], lambda *given, **named: (stop(), called(*given, **named))[1])
+sys.meta_path.insert(0, Finder())
+from memoryd.cli.main import run
+os.mkdir(f"{base}/root")
+places = ["--state-dir", f"{base}/state", "--socket", f"{base}/socket"]
+sys.exit(run([*places, "run", f"{base}/root", "--layout", "jsonl-store", "--log-format", "json"]))
+"""
+
+
+@pytest.mark.parametrize(
+    "place", ["memoryd.config.places", "memoryd.service.start", "load()", "prepare_private()", "take()"]
+)
+def test_told_to_end_while_it_starts_it_ends_in_order(tmp_path: Path, place: str) -> None:
+    """A script that waits for it takes an end by the signal for a failure."""
+    ran = subprocess.run(
+        [sys.executable, "-c", STOPPED, place, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert not (tmp_path / "socket").exists()
+    assert not (tmp_path / "state" / "instance.json").exists()
+
+
 def test_threads_share_one_heap_and_take_turns_sooner_than_by_default(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", START, str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
