@@ -14,6 +14,7 @@ from msgspec import to_builtins
 from memoryd.cli import exits, fields
 from memoryd.cli.calls import Values, call_daemon, layout_of
 from memoryd.cli.options import (
+    LOCAL_PATH,
     NOT_UTF8,
     NOT_UTF8_HINT,
     Complete,
@@ -87,7 +88,7 @@ def _extra_options(method: Method) -> list[click.Parameter]:
     if method.name not in ("check", "dedupe"):
         return []
     text = f"{method.name.capitalize()} this directory without a daemon."
-    return [click.Option(["--offline"], metavar="PATH", type=click.Path(), help=text)]
+    return [click.Option(["--offline"], metavar="PATH", type=LOCAL_PATH, help=text)]
 
 
 def _parameters(method: Method, param: Param) -> list[click.Parameter]:
@@ -97,7 +98,7 @@ def _parameters(method: Method, param: Param) -> list[click.Parameter]:
 def _parameter(method: Method, param: Param) -> click.Parameter:
     type_ = click.Choice(param.choices) if param.choices else _TYPES.get(param.type, click.STRING)
     if param.option.local_path:
-        type_ = click.Path()  # completed by the shell
+        type_ = LOCAL_PATH  # completed by the shell
     if param.cli == "argument":
         return click.Argument(
             [param.name],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memoryd.cli import exits
-from memoryd.cli.options import NOT_UTF8, NOT_UTF8_HINT, absolute_path, example, json_option
+from memoryd.cli.options import LOCAL_PATH, NOT_UTF8, NOT_UTF8_HINT, absolute_path, example, json_option
 from memoryd.cli.screen import Screen, make_screen, print_json, printable
 from memoryd.cli.views_status import format_counts, name_action
 from memoryd.control.methods import LAYOUTS
@@ -30,7 +30,7 @@ SHOWN = 12  # findings and actions of each directory; --json has them all
     params=[json_option()],
     epilog=example("memoryd try ~/.claude/agents/memories", "memoryd try ~/src/app/memory --json"),
 )
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=LOCAL_PATH)
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),
@@ -107,7 +107,7 @@ def _count(number: int, one: str, many: str | None = None) -> str:
 
 
 @click.command(epilog=example("memoryd init", "memoryd init ~/src --yes", "memoryd --config ./memoryd.toml init"))
-@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=LOCAL_PATH)
 @click.option("--yes", is_flag=True, help="Do not ask, and let memoryd write in the directories found.")
 @click.option("--dry-run", is_flag=True, help="Print what would be written.")
 @click.pass_context

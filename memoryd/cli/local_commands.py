@@ -11,14 +11,14 @@ import click
 from memoryd import __version__
 from memoryd.cli import exits
 from memoryd.cli.first_contact import init, try_command
-from memoryd.cli.options import absolute_path, complete_roots, example, json_option, socket_of
+from memoryd.cli.options import LOCAL_PATH, absolute_path, complete_roots, example, json_option, socket_of
 from memoryd.cli.screen import print_json
 from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
-from memoryd.errors import MemorydError, NoDaemonError, UsageError
+from memoryd.errors import MemorydError, NoDaemonError
 
 
 @click.command(epilog=example("memoryd run ~/.claude/agents/memories --layout jsonl-store"))
-@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=LOCAL_PATH)
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),
@@ -45,14 +45,13 @@ def run(
         signal.signal(number, _end_at_once)  # the imports below take most of the start
 
     from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed
+    from memoryd.operations.recognition import existing_directory  # noqa: PLC0415 - only when needed
     from memoryd.service import start  # noqa: PLC0415 - only when needed
 
     places = find_places(**ctx.find_root().obj)
     absolute = tuple(map(absolute_path, paths))
     for path in absolute if layout is None else ():
-        if not os.path.lexists(path):
-            hint = "check the spelling, or give --layout for a directory that will be created later"
-            raise UsageError(f"{path} does not exist", hint=hint)
+        existing_directory(path, "check the spelling, or give --layout for a directory that will be created later")
     try:
         code = start.run(
             places, paths=absolute, layout=layout, log_format=log_format, log_level=log_level, observe=observe

@@ -18,6 +18,9 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 NOT_UTF8 = "the path is not UTF-8, and a configuration cannot hold it"
 NOT_UTF8_HINT = "rename the directory; `memoryd run DIRECTORY` serves it as it is"
 
+LOCAL_PATH = click.Path(readable=False)
+"""A path that the shell completes. click would call one that may not be read wrong usage."""
+
 
 class MethodCommand(click.Command):
     """A command whose usage errors always name it, so that their hint is its --help."""

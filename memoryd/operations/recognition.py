@@ -13,7 +13,7 @@ from memoryd.core.ignore import is_ignored
 from memoryd.core.records import Role
 from memoryd.core.secrets import redact
 from memoryd.disk.tree import Tree
-from memoryd.errors import UsageError
+from memoryd.errors import DeniedError, UsageError
 from memoryd.layouts.directory import HEAD_SIZE, Directory
 from memoryd.layouts.foreign_stores import identify_store
 from memoryd.layouts.registry import LAYOUTS, recognise
@@ -65,13 +65,22 @@ def recognise_layout(tree: Tree, ignore: tuple[str, ...] = ()) -> Recognition:
     return Recognition(matches, subdirectory, known=known)
 
 
-def existing_directory(path: str) -> str:
-    """Return the real path of a directory that a person named. Raises UsageError if there is none."""
+def existing_directory(path: str, hint: str = "check the spelling; name an existing directory") -> str:
+    """Return the real path of a directory that a person named. Raises UsageError if there is none (`hint` is what to do
+    then), DeniedError if this user may not read it."""
     real = os.path.realpath(os.path.expanduser(path))
-    if not os.path.lexists(real):
-        raise UsageError(f"{path} does not exist", hint="check the spelling; name an existing directory")
-    if not os.path.isdir(real):
-        raise UsageError(f"{path} is not a directory", hint="name the directory that contains the memories")
+    try:
+        os.stat(os.path.join(real, "."))
+        os.scandir(real).close()
+    except FileNotFoundError as error:
+        raise UsageError(f"{path} does not exist", hint=hint) from error
+    except NotADirectoryError as error:
+        raise UsageError(f"{path} is not a directory", hint="name the directory that contains the memories") from error
+    except PermissionError as error:
+        remedy = "run the command as a user who may, or correct the mode"
+        raise DeniedError(f"{path} may not be read by this user", hint=remedy) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be used: {error.strerror}", hint="name an existing directory") from error
     return real
 
 

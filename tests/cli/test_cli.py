@@ -9,6 +9,7 @@ import pty
 import re
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -1171,6 +1172,38 @@ def test_check_offline_refuses_anything_but_a_directory(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"x")
     assert program("check", "--offline", str(tmp_path / "none")).returncode == 2
+
+
+# As root without the right to read everything.
+ORDINARY = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may read everything")
+@pytest.mark.parametrize(
+    ("words", "closed", "mode"),
+    [
+        (["check", "--offline"], "parent/store", 0),
+        (["check", "--offline"], "parent/store", 0o400),
+        (["check", "--offline"], "parent", 0),
+        (["dedupe", "--offline"], "parent/store", 0),
+        (["try"], "parent/store", 0),
+        (["init", "--dry-run"], "parent/store", 0),
+        (["run"], "parent/store", 0),
+    ],
+)
+def test_a_directory_that_may_not_be_read_is_a_matter_of_permission(
+    words: list[str], closed: str, mode: int, tmp_path: Path
+) -> None:
+    """Not wrong usage, and not a directory without memories."""
+    store = tmp_path / "parent" / "store"
+    store.mkdir(parents=True)
+    (tmp_path / closed).chmod(mode)
+    places = ["--state-dir", str(tmp_path / "state"), "--socket", str(tmp_path / "s")]
+    command = [*ORDINARY, sys.executable, "-m", "memoryd", *places, *words, str(store)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    (tmp_path / closed).chmod(0o700)
+    assert done.returncode == 77, done.stderr
+    assert "may not be read by this user" in done.stderr
 
 
 @pytest.mark.parametrize("word", ["backup", "jobs", "lock", "root"])
