@@ -40,12 +40,12 @@ def check_path(path: str, now: float, progress: ProgressMeter) -> CheckResult:
 
 
 @contextmanager
-def observed_store(path: str, layout: str, progress: ProgressMeter) -> Iterator[Store]:
+def observed_store(path: str, layout: str, progress: ProgressMeter | None = None) -> Iterator[Store]:
     """Yield a store for reading one directory; its state is in a private temporary directory, which is removed at the
     end. `progress` shows the work."""
     with tempfile.TemporaryDirectory(prefix="memoryd-") as state:
         store = Store(os.path.basename(path), path, layout, Policy(mode=Mode.OBSERVE), state)
-        store.progress = progress
+        store.progress = progress or store.progress
         try:
             store.attach_read_only()
             yield store
@@ -53,25 +53,33 @@ def observed_store(path: str, layout: str, progress: ProgressMeter) -> Iterator[
             store.close()
 
 
+@contextmanager
+def _owned_store(path: str, layout: str, state_dir: str) -> Iterator[Store]:
+    store = Store(os.path.basename(path), path, layout, Policy(), state_place(state_dir, path))
+    try:
+        store.attach()
+        yield store
+    finally:
+        store.close()
+
+
 def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | None, dry_run: bool) -> ChangeResult:
-    """Merge duplicates; return the result of the control method `dedupe`.
+    """Merge duplicates; return the result of the control method `dedupe`. A dry run writes nothing, not
+    even in the state directory.
 
     Raises AlreadyRunningError if a daemon uses the directory.
     """
     real = existing_directory(path)
     with Tree(real) as tree, lock_directory(tree.fd, tree.path):
         pass  # before the state is opened, which a daemon would have open
-    store = Store(os.path.basename(real), real, _layout_of(real), Policy(), state_place(state_dir, real))
-    try:
-        store.attach()
+    layout = _layout_of(real)
+    with observed_store(real, layout) if dry_run else _owned_store(real, layout, state_dir) as store:
         refresh(store, None, now)
         done = dedupe(store, now, by="command", threshold=threshold, dry_run=dry_run)
         if done.receipt is not None:
             refresh(store, None, now)
             store.index.dirty = True
             update_index(store, now, force=True, wait_s=store.policy.lock_wait_s)
-    finally:
-        store.close()
     return ChangeResult(plan=plan_row(done.plan), receipt=done.receipt or UNSET)
 
 

@@ -36,6 +36,7 @@ from memoryd.control.peer import Peer
 from memoryd.control.server import Server
 from memoryd.errors import BusyError, ConfigError, InvalidMemoryError, MemorydError
 from tests.daemon import until
+from tests.layouts import session_samples
 from tests.parameters import given
 
 FINDING = {
@@ -1172,6 +1173,26 @@ def test_check_offline_refuses_anything_but_a_directory(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"x")
     assert program("check", "--offline", str(tmp_path / "none")).returncode == 2
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_duplicates_are_merged_offline_or_only_shown(dry_run: bool, tmp_path: Path) -> None:
+    """A dry run leaves no trace, not even a state directory."""
+    file = tmp_path / "store" / "2026-01-30" / "14-30-00-fix-bug.json"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(session_samples.text(session_samples.session(*[session_samples.memory()] * 2)))
+    before = file.read_bytes()
+    options = ["--dry-run"] if dry_run else []
+    done = program(
+        "--state-dir", str(tmp_path / "state"), "dedupe", "--offline", str(tmp_path / "store"), "--json", *options
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["plan"]["actions"]
+    assert ("receipt" in result) is not dry_run
+    assert (file.read_bytes() == before) is dry_run
+    assert (tmp_path / "state").exists() is not dry_run
+    assert not dry_run or sorted(tmp_path.rglob("*")) == [file.parent.parent, file.parent, file]
 
 
 # As root without the right to read everything.
