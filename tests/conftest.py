@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,19 @@ def leases(tmp_path: Path) -> None:
     with open(tmp_path / "lease", "w+b") as file:
         if take_lease(file.fileno()) is not True:
             pytest.skip("there are no leases here")
+
+
+@pytest.fixture
+def local_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the time zone of this process, as the environment variable TZ names it."""
+
+    def choose(zone: str) -> None:
+        patch.setenv("TZ", zone)
+        time.tzset()
+
+    with monkeypatch.context() as patch:
+        yield choose
+    time.tzset()
 
 
 def pytest_configure() -> None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from msgspec import UNSET, to_builtins
 
 from memoryd.control.methods.memories import AddRequest, AddResult, MemoryRequest, StoredMemory, UpdateRequest
+from memoryd.core.schedule import DAY
 from memoryd.engine.deadlines import NEVER
 from memoryd.engine.health import Health
 from memoryd.engine.interfaces import Clock, Tell
@@ -42,7 +43,10 @@ PLACES = ("topic", "subtopic", "user", "session")
 
 def _context(now: float, *, allow_words: bool = False) -> Context:
     """Return the context of a change. File names with a time use local time, as the agents do."""
-    zone = timezone(timedelta(seconds=time.localtime(now).tm_gmtoff))
+    offset = min(
+        max(time.localtime(now).tm_gmtoff, 1 - DAY), DAY - 1
+    )  # TZ may name a larger one, `timezone` takes none
+    zone = timezone(timedelta(seconds=offset))
     return Context(int.from_bytes(os.urandom(8)), zone, allow_words=allow_words)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from calendar import isleap
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from memoryd.core.dates import iso, parse_stamp
@@ -168,7 +168,7 @@ def _exact(found: re.Match[str], now: float) -> tuple[float, float] | None:
 
 def _local(seconds: float) -> datetime:
     """Return a time of this machine's zone without its offset, which another day may not have."""
-    return datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
+    return datetime.fromtimestamp(seconds)  # noqa: DTZ006 - aware ones refuse a zone as odd as TZ=UTC+25
 
 
 def _is_time(found: re.Match[str]) -> bool:
@@ -220,7 +220,7 @@ def require_bound(name: str, text: str, now: float) -> float:
 
 def _span(found: re.Match[str], now: datetime) -> tuple[datetime, datetime] | None:
     """Return the start and the end of a named period; None for a date that does not exist."""
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     if found["day"]:
         back = {"yesterday": 1, "last night": 1, "the day before yesterday": 2}.get(found["day"].lower(), 0)
         return today - timedelta(back), today - timedelta(back - 1)

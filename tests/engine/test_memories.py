@@ -163,3 +163,10 @@ def test_the_end_misses_nothing(storing: Storing) -> None:
     told = storing.add()
     storing.memories.end()
     assert [each["receipt"] for each in storing.told] == [told.receipt]
+
+
+@pytest.mark.parametrize("zone", ["UTC+25", "UTC-25"])
+def test_a_memory_is_stored_in_any_zone(zone: str, storing: Storing, local_zone: Callable[[str], None]) -> None:
+    """TZ may name an offset of more than a day, which no zone of Python has."""
+    local_zone(zone)
+    assert storing.add("far west of Greenwich").receipt

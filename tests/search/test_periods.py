@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -164,12 +164,8 @@ def test_hours_and_minutes_are_counted_from_now() -> None:
 
 
 @pytest.fixture
-def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with monkeypatch.context() as patch:
-        patch.setenv("TZ", "Europe/Berlin")
-        time.tzset()
-        yield
-    time.tzset()
+def berlin(local_zone: Callable[[str], None]) -> None:
+    local_zone("Europe/Berlin")
 
 
 @pytest.mark.usefixtures("berlin")
@@ -190,6 +186,22 @@ def test_hours_and_minutes_are_counted_whatever_the_clocks_do(now: str) -> None:
         found = period_in(words, seconds)
         assert found is not None
         assert (found.since, found.until) == (seconds + since, seconds + until)
+
+
+@pytest.mark.usefixtures("berlin")
+def test_days_end_now_also_in_the_hour_that_comes_twice() -> None:
+    now = datetime(2026, 10, 25, 1, 30, tzinfo=UTC).timestamp()
+    assert parse_bound("the last 7 days", now, end=True) == now
+
+
+@pytest.mark.parametrize("zone", ["UTC+25", "UTC-25", "UTC+23", "UTC-167:59"])
+def test_a_day_begins_at_midnight_of_any_zone(zone: str, local_zone: Callable[[str], None]) -> None:
+    """TZ may name an offset of more than a day."""
+    local_zone(zone)
+    now = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
+    midnight, today = time.localtime(parse_bound("yesterday", now, end=False)), time.localtime(now)
+    assert midnight[3:6] == (0, 0, 0)
+    assert today.tm_yday - midnight.tm_yday == 1
 
 
 def test_the_last_week_of_a_new_year_is_in_the_old_one() -> None:
