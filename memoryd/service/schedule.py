@@ -75,6 +75,9 @@ def job_rows(worker: Worker, timetable: Timetable, now: float) -> list[Scheduled
 
 def _row(worker: Worker, job: str, time: JobTime | None, planned: float | None, now: float) -> ScheduledJob:
     """Return one job of a root; `planned` is when the timetable runs it."""
+    scanned = worker.status.last_scan if job == "rescan" else None
+    if scanned is not None:  # the journal has no line for each scan
+        time = JobTime(job, last_end=scanned, last_result="ok")
     at, schedule = planned, worker.store.policy.schedule.get(job, "off")
     interval = parse_schedule(schedule)
     forbidden = worker.store.observe_reason if job in WRITING_JOBS else None

@@ -57,6 +57,14 @@ def test_the_configured_log_format_holds(root: Path, tmp_path: Path) -> None:
     assert not first.startswith("{"), first
 
 
+def test_the_schedule_knows_the_last_scan(root: Path, tmp_path: Path) -> None:
+    with Daemon(tmp_path / "d", root) as daemon:
+        daemon.start()
+        job = daemon.job("rescan")
+        assert job["last_run"] == daemon.root()["last_scan"] is not None
+        assert job["last_result"] == "ok"
+
+
 def _greeted(daemon: Daemon) -> Client | None:
     """A client that stays, or None while the one before it has not been forgotten yet."""
     client = Client(daemon.socket)
