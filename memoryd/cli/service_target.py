@@ -14,7 +14,7 @@ from memoryd.errors import DeniedError, UsageError
 from memoryd.installer import installation
 from memoryd.installer.installation import Account, Installed, Manager
 from memoryd.installer.launchd import Launchd
-from memoryd.installer.managers import ServiceError, Systemd, run_command
+from memoryd.installer.managers import ServiceError, Systemd, find_config_home, run_command
 from memoryd.installer.requirements import clean_environment, collect, start_command, usual_dirs
 from memoryd.installer.systemd import Service
 
@@ -53,8 +53,7 @@ class Target:
         if sys.platform == "darwin":
             self.manager: Manager = Launchd(run_command, home=self.home, uid=account.pw_uid)
         else:
-            named = os.environ.get("XDG_CONFIG_HOME", "")  # the XDG rule: a relative path there is to be ignored
-            config_home = named if named.startswith("/") else os.path.join(self.home, ".config")
+            config_home = find_config_home(run_command, os.environ, self.home)
             self.manager = Systemd(run_command, system=system, config_home=config_home, user=account.pw_name)
 
     def _require_root(self) -> None:

@@ -85,6 +85,16 @@ def last_error(log: str) -> str:
     return (messages or lines or [""])[-1]
 
 
+def find_config_home(run: Run, env: Mapping[str, str], home: str) -> str:
+    """Return the directory of configuration in which the user's systemd looks for units: it has an environment of its
+    own, which need not have the XDG_CONFIG_HOME of a shell."""
+    usual, named = os.path.join(home, ".config"), env.get("XDG_CONFIG_HOME", "")
+    if not named.startswith("/"):  # the XDG rule: a relative path there is to be ignored
+        return usual
+    done = run(["systemctl", "--user", "show", "-p", "UnitPath"])
+    return usual if done.code == 0 and os.path.join(named, "systemd", "user") not in done.output else named
+
+
 class Systemd:
     """The manager of one user, or with `system` that of the machine."""
 

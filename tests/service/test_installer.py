@@ -24,7 +24,7 @@ from memoryd.errors import AlreadyRunningError, ConfigError, ConflictError, Deni
 from memoryd.installer import installation
 from memoryd.installer.installation import Account
 from memoryd.installer.launchd import Launchd, agent
-from memoryd.installer.managers import Completed, ServiceError, Systemd
+from memoryd.installer.managers import Completed, ServiceError, Systemd, find_config_home
 from memoryd.installer.requirements import network, start_command
 from memoryd.installer.systemd import Service, hardened_drop_in, quote, service_unit, socket_unit, unit_files
 from tests.daemon import Daemon
@@ -224,6 +224,28 @@ def test_a_relative_xdg_directory_is_ignored(monkeypatch: pytest.MonkeyPatch, tm
     manager = Target(click.Context(click.Command("service"), obj={}), system=False, run_as=None).manager
     assert isinstance(manager, Systemd)
     assert manager.directory == str(tmp_path / ".config" / "systemd" / "user")
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "found"),
+    [
+        (0, "UnitPath=/home/u/.config/systemd/user /etc/systemd/user", "/home/u/.config"),
+        (0, "UnitPath=/cfg/systemd/user /etc/systemd/user", "/cfg"),
+        (1, "Failed to connect to bus", "/cfg"),
+    ],
+)
+def test_units_are_written_where_the_manager_looks(code: int, answer: str, found: str) -> None:
+    """XDG_CONFIG_HOME may be set for a shell alone."""
+    calls = list[list[str]]()
+
+    def run(words: Sequence[str], **_: object) -> Completed:
+        calls.append(list(words))
+        return Completed(code, answer)
+
+    assert find_config_home(run, {"XDG_CONFIG_HOME": "/cfg"}, "/home/u") == found
+    assert calls == [["systemctl", "--user", "show", "-p", "UnitPath"]]
+    assert find_config_home(run, {}, "/home/u") == "/home/u/.config"
+    assert len(calls) == 1, "the manager is asked only if there is a choice"
 
 
 def test_a_directory_in_place_of_a_unit_is_left(tmp_path: Path, played: Played, account: Account) -> None:
