@@ -36,7 +36,15 @@ from memoryd.log import get_logger, set_level, set_listener
 from memoryd.service.notify import Notifier
 from memoryd.service.roots import Roots
 from memoryd.service.state_files import HeldLock
-from memoryd.service.supervision import TOGETHER_S, ClockWatch, Liveness, WarmUp, seconds_to_tick, whole_ticks
+from memoryd.service.supervision import (
+    TOGETHER_S,
+    ClockWatch,
+    Liveness,
+    MountWatch,
+    WarmUp,
+    seconds_to_tick,
+    whole_ticks,
+)
 
 log = get_logger(__name__)
 
@@ -87,6 +95,7 @@ class Daemon:
         self.roots = Roots(places.state_dir, self.clock, self._wake)
         self._server: Server | None = None
         self._clockwatch = ClockWatch()
+        self._mounts = MountWatch()
         self._liveness = Liveness()
         self._shown = ""
         self._ticks = 0
@@ -211,8 +220,11 @@ class Daemon:
         return any(worker.step != "idle" for worker in self.roots.all())
 
     def _sleep(self, seconds: float) -> None:
-        select.select([self._wake_read], [], [], max(0.0, seconds))
+        table = [] if self._mounts.table is None else [self._mounts.table]
+        _, _, mounted = select.select([self._wake_read], [], table, max(0.0, seconds))
         self._drain_wake()
+        if mounted:
+            self.roots.after_mounts(self._mounts.step())
 
     def _supervise(self) -> None:
         self.roots.check_places()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -355,6 +355,14 @@ class Roots:
         for worker in self.all():
             if worker.root.health.has_moved():
                 worker.look_soon()
+
+    def after_mounts(self, places: Collection[str]) -> None:
+        """Scan the roots at or below which something was mounted or unmounted."""
+        for worker in self.all():
+            real = os.path.realpath(worker.status.path)
+            if any(f"{place}/".startswith(f"{real}/") for place in places):
+                worker.look_soon()
+                worker.request_rescan("mount")
 
     def settle_troubles(self) -> None:
         """Handle lost events and a broken watcher: rebuild the watches if that helps, and rescan.

@@ -1,8 +1,11 @@
-"""Decisions of the daemon's main loop that depend on the time alone: when to supervise the rest and when to warm up,
-whether the clock jumped, and whether a thread hangs."""
+"""Decisions of the daemon's main loop: when to supervise the rest and when to warm up, whether the clock jumped, where
+something was mounted, and whether a thread hangs."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 from collections.abc import Iterable
 
 from memoryd.control.server import Server
@@ -13,6 +16,7 @@ TICK_S = 10.0  # between two checks of the paths of idle roots: no event reports
 TOGETHER_S = 0.1  # what is due this soon is done at once, so that it needs no wake-up of its own
 CORRECTION_S = 5.0  # a clock that is corrected differs by no more from one step to the next
 WARM_UP_S = 1.0  # from READY to the first try to load what a search needs, and between tries while the daemon works
+_OCTAL = re.compile(r"\\([0-7]{3})")  # as the kernel writes a blank in a path
 STUCK_S = 300.0  # a thread that does nothing for this long hangs; an idle one wakes up five times meanwhile
 
 
@@ -36,6 +40,29 @@ class ClockWatch:
             return None
         jump = (wall - previous[0]) - (monotonic - previous[1])
         return jump if abs(jump) > CORRECTION_S else None
+
+
+class MountWatch:
+    """Notices mounts and unmounts, which cause no event of a file: the kernel marks its table of them as changed.
+    `table`: its descriptor, which `select` reports as exceptional; None where there is no such table."""
+
+    def __init__(self) -> None:
+        self.table: int | None = None
+        with contextlib.suppress(OSError):
+            self.table = os.open("/proc/self/mountinfo", os.O_RDONLY)
+        self._mounts = self._read()
+
+    def step(self) -> list[str]:
+        """Return where something was mounted or unmounted since the last step."""
+        before, self._mounts = self._mounts, self._read()
+        return [_OCTAL.sub(lambda code: chr(int(code[1], 8)), point) for _, point in before ^ self._mounts]
+
+    def _read(self) -> set[tuple[str, str]]:
+        """Read the id and the place of each mount."""
+        if self.table is None:
+            return set()
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+            return {(words[0], words[4]) for words in map(str.split, table)}
 
 
 class WarmUp:

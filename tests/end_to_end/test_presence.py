@@ -382,6 +382,34 @@ def test_something_mounted_over_the_root(root: Path, daemon: MakeDaemon) -> None
     until(lambda: tending.root()["memories"] == 3 * (MANY + 1), "all are there")
 
 
+@pytest.mark.root_only
+@pytest.mark.skipif(not mounts_work(), reason="mounting needs root")
+@pytest.mark.parametrize("bound", [False, True])
+def test_something_mounted_below_the_root(bound: bool, tmp_path: Path, daemon: MakeDaemon) -> None:
+    """A mount causes no event of a file: no scan is due, and what is there is found all the same."""
+    root, other = tmp_path / "memory dir", tmp_path / "other"
+    for directory, count in ((root / "db", 1), (root / "ui", 1), (other, 2)):
+        directory.mkdir(parents=True)
+        entry = "## 2026-01-0{}: Written by an agent\n**Solution:** s\n---\n"
+        (directory / "notes.md").write_text("".join(map(entry.format, range(1, count + 1))))
+    config = OFF + 'rescan = "off"\n'
+    prefix = ["unshare", "-m", "--propagation", "private"]
+    held = daemon(root, config=config, layout="markdown-topics", prefix=prefix).start()
+
+    def inside(*words: str) -> None:
+        subprocess.run(["nsenter", "-t", str(held.pid), "-m", *words], check=True)
+
+    source = ["--bind", str(other)] if bound else ["-t", "tmpfs", "none"]
+    assert held.root()["memories"] == 2
+    inside("mount", *source, str(root / "db"))
+    held.until_root(lambda row: row["memories"] == (3 if bound else 1), "the mounted one counts", 8)
+    inside("umount", str(root / "db"))
+    held.until_root(lambda row: row["memories"] == 2, "the former one is back", 8)
+    (root / "db" / "more.md").write_text("## 2026-01-03: Another one\n**Solution:** s\n---\n")
+    held.until_root(lambda row: row["memories"] == 3, "it is watched", 8)
+    assert held.root()["watch"]["mode"] == "events"
+
+
 def test_a_directory_of_notes_is_created_by_its_owner(tmp_path: Path, daemon: MakeDaemon) -> None:
     """No memory can be added to it."""
     root = tmp_path / "notes"
