@@ -38,6 +38,7 @@ from memoryd.operations.index_files import UNREAD_INDEX_TOPIC, IndexUpdate
 from memoryd.operations.recognition import LayoutMismatch
 from memoryd.operations.refresh import RefreshResult
 from memoryd.operations.root_check import RootCheck
+from memoryd.operations.whole_files import RETRY_S
 from memoryd.store import Store
 from memoryd.store.late_writes import LATE_WRITES_TOPIC
 
@@ -83,6 +84,13 @@ class Health:
     def is_active(self) -> bool:
         """True if the root is present, is the known directory, and is not paused."""
         return self.check.state == "ok" and not self.paused
+
+    @property
+    def may_scan_seldom(self) -> bool:
+        """True if events tell enough until a scan at leisure. A directory that could not be listed is tried again soon,
+        but for a minute only: each attempt may wait long for a failing disk."""
+        since = self._store.unlisted_since
+        return self.watch.is_complete and (since is None or self._clock.wall() - since > RETRY_S)
 
     @property
     def is_calm(self) -> bool:

@@ -300,7 +300,7 @@ class Root:
 
     def _schedule_scan(self, now: float) -> None:
         schedule = self.store.policy.schedule.get("rescan", "adaptive")
-        self.deadlines.schedule_scan(now, schedule, reliable=self.health.watch.is_complete)
+        self.deadlines.schedule_scan(now, schedule, reliable=self.health.may_scan_seldom)
 
     def _note_changes(self, done: RefreshResult, since: float, vectors: VectorsDue = VectorsDue.AT_ONCE) -> None:
         self.health.watch.linked = done.linked or (self.health.watch.linked and done.directories is None)

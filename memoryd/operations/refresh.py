@@ -113,6 +113,7 @@ def _stat(store: Store, path: str) -> Fingerprint | None:
 
 def _refresh_all(store: Store, now: float, *, verify: bool, deletions_observed: bool) -> RefreshResult:
     scan = store.scan()
+    store.unlisted_since = (store.unlisted_since or now) if scan.unreadable else None
     wanted = _readable(store, scan.files)
     new, changed, gone, known_records = store.catalogue.compare(wanted)
     deleted = [path for path in gone if not _is_under(path, scan.unreadable)]

@@ -28,7 +28,7 @@ from memoryd.store import Store
 
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
 GROUP_FILES, GROUP_BYTES = 64, CHUNK_SIZE  # new files that enter the catalogue together
-RETRY_S = 60.0  # for so long a file that cannot be read is read again, without an event
+RETRY_S = 60.0  # for so long a file or directory that cannot be read is read again, without an event
 SLOW_TO_PARSE = 1024 * 1024  # bytes of a document whose pieces are kept at once; a smaller one parses in 50 ms
 
 

@@ -111,6 +111,7 @@ class Store(StoreLock):
         self.loss_reasons: tuple[str, ...] = ()
         self.removed_ids: dict[str, frozenset[str] | None] = {}
         self.unreadable_since: dict[str, float] = {}  # by path, in epoch seconds
+        self.unlisted_since: float | None = None  # the first of the last scans that could not list every directory
         self.unsaved_versions = UnsavedVersions()
         self.clock_jump_s = 0.0  # of the wall clock against the boot clock, while memoryd runs
         self.attachments = 0  # how often the directory was opened; each time all watches become invalid

@@ -16,6 +16,7 @@ from memoryd.core.defaults import Policy
 from memoryd.core.index import IndexUnavailable
 from memoryd.disk import syscalls
 from memoryd.disk.syscalls import MB
+from memoryd.disk.tree import Tree
 from memoryd.engine import health as root_health
 from memoryd.engine.backfill import LATER_S
 from memoryd.engine.deadlines import BLIND_SCAN_S, CALM_LOOK_S, LATE_S, LOOK_S, MIN_SCAN_S, NEVER
@@ -25,6 +26,7 @@ from memoryd.engine.jobs import Job
 from memoryd.engine.root import Root
 from memoryd.errors import DiskError, PausedError, RootMissingError
 from memoryd.operations.index_files import IndexUpdate
+from memoryd.operations.whole_files import RETRY_S
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from memoryd.store.late_writes import MIN_AGE_S
@@ -33,7 +35,7 @@ from tests.engine.silent import commands_of
 from tests.layouts import json_samples
 from tests.layouts.samples import learning, lines, uuid
 from tests.layouts.test_markdown_topics import entry
-from tests.operations.world import LEARNINGS, World
+from tests.operations.world import LEARNINGS, Q3, World
 
 
 class Hints:
@@ -128,6 +130,39 @@ def test_a_change_that_no_event_told_is_found_by_the_next_scan(site: Site) -> No
     site.wait(MIN_SCAN_S)
     assert site.records() == 2
     assert site.root.status.generation == 2
+
+
+def test_a_directory_that_could_not_be_listed_is_tried_again_for_a_minute(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failing disk refuses for a while; a directory of another user for ever."""
+    site.world.write(Q3, lines(learning(3)))
+    real, tries = Tree.open_directory, list[float]()
+
+    def refuse(tree: Tree, path: str) -> int:
+        if path != "archive":
+            return real(tree, path)
+        tries.append(site.now)
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def tries_in(seconds: float) -> int:
+        tries.clear()
+        for _ in range(round(seconds / BLIND_SCAN_S)):
+            site.wait(BLIND_SCAN_S)
+        return len(tries)
+
+    site.wait(MIN_SCAN_S)
+    assert site.root.status.archived == 1
+    with monkeypatch.context() as failing:
+        failing.setattr(Tree, "open_directory", refuse)
+        site.wait(MIN_SCAN_S)
+        assert tries_in(RETRY_S) == RETRY_S / BLIND_SCAN_S
+        tries_in(BLIND_SCAN_S)
+        assert tries_in(4 * MIN_SCAN_S) == 4
+        assert site.root.status.archived == 1, "what was known stays"
+    site.wait(MIN_SCAN_S)
+    assert site.root.deadlines.scan == site.now + MIN_SCAN_S
+    assert site.root.status.state == "ok"
 
 
 def test_what_a_scan_found_is_counted_before_the_index_files_are_written(
