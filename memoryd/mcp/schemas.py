@@ -87,7 +87,7 @@ _ID = Argument("The id, as search_memories and list_memories return it.", requir
 _FILTERS = {
     "type": Argument("Only memories of this type, e.g. learning, task, decision."),
     "tags": Argument("Only memories that have all of these tags."),
-    "since": Argument("Only memories since this date (2026-01-31), age (7d, 24h) or period (last week, in May)."),
+    "since": Argument("Only memories since this date (2026-01-31, UTC), age (7d, 24h) or period (last week, in May)."),
     "until": Argument("Only memories up to this date or period, including its last day; the same forms as since."),
     "archived": Argument("true: archived memories too."),
     "user": Argument(

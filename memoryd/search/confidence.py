@@ -18,9 +18,9 @@ from memoryd.core.secrets import redact
 from memoryd.core.vectors import agent_model
 from memoryd.core.words import tokens
 from memoryd.search.embedding import minilm
-from memoryd.search.period_words import NUMBERS
+from memoryd.search.period_words import NUMBERS, time_words_in
 from memoryd.search.periods import TIME_WORDS
-from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.query_terms import MAX_CHARS, ParsedQuery
 from memoryd.search.ranking import PHRASE, Candidate, score_of_words
 from memoryd.search.semantic import EXACT, TEXT_POWER, TEXT_WEIGHT, without_name
 from memoryd.search.snippets import REDACTED
@@ -84,12 +84,16 @@ class Missing(NamedTuple):
 
 def missing_words(reader: IndexReader, query: ParsedQuery, period: str = "") -> Missing:
     """Return the informative words of a query that no memory has in any form, without those that name a period."""
-    times = TIME_WORDS.union(tokens(period))
+    named = frozenset(tokens(period))
+    times = TIME_WORDS | named
     words = tuple(word for word in query.informative if word.text not in times)
     absent = [word for word, count in zip(words, reader.term_frequencies(words), strict=True) if not count]
     counts = reader.term_frequencies([query.form_of(word) for word in absent]) if absent else []
     lacking = [word.text for word, count in zip(absent, counts, strict=True) if not count]
-    identifiers = _missing_identifiers(reader, query)
+    if lacking:
+        elsewhere = time_words_in(query.raw[:MAX_CHARS])
+        lacking = [word for word in lacking if word not in elsewhere]
+    identifiers = [each for each in _missing_identifiers(reader, query) if not named.issuperset(tokens(each))]
     numbers = _with_numbers(reader, words, query)
     if not lacking and not identifiers:
         return Missing(numbers=numbers)

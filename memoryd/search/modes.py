@@ -142,7 +142,8 @@ class SearchEngine:
     def _preferred(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         """Find memories. Those of a time that the question names, or the newest if it asks for what holds now, are
         preferred."""
-        period, newest = question.period, prefers_newest(question.query.raw[:MAX_CHARS])
+        period = question.period
+        newest = prefers_newest(period.rest if period is not None else question.query.raw[:MAX_CHARS])
         if question.like is not None or not (period or newest):
             return self._fill(reader, question, missing)
         found = self._fill(reader, replace(question, limit=max(question.limit, MAX_POINTED)), missing)

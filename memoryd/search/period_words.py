@@ -24,7 +24,7 @@ UNIT = "minute|hour|day|week|month|quarter|year"
 # English: the words for it. Those that name no time alone are in `_SMALL`.
 _GERMAN = """
 today: heute; yesterday: gestern; the day before yesterday: vorgestern; last night: gestern abend, letzte nacht
-this morning: heute morgen, heute fruh
+this morning: heute morgen, heute fruh; tomorrow: morgen
 day: tag, tage, tagen; week: woche, wochen; month: monat, monats, monate, monaten; year: jahr, jahres, jahre, jahren
 hour: stunde, stunden; minute: minuten; quarter: quartal, quartals; weekend: wochenende
 monday: montag; tuesday: dienstag; wednesday: mittwoch; thursday: donnerstag; friday: freitag; saturday: samstag
@@ -39,10 +39,10 @@ hour: heure, heures; minute: minutes; quarter: trimestre; weekend: week-end
 monday: lundi; tuesday: mardi; wednesday: mercredi; thursday: jeudi; friday: vendredi; saturday: samedi
 sunday: dimanche; january: janvier; february: fevrier; march: mars; april: avril; may: mai; june: juin; july: juillet
 august: aout; september: septembre; october: octobre; november: novembre; december: decembre
-summer: l'ete; autumn: l'automne; winter: l'hiver; spring: printemps
+tomorrow: demain; summer: l'ete; autumn: l'automne; winter: l'hiver; spring: printemps
 """
 _SPANISH = """
-today: hoy; yesterday: ayer; the day before yesterday: anteayer, antes de ayer; last night: anoche
+today: hoy; tomorrow: manana; yesterday: ayer; the day before yesterday: anteayer, antes de ayer; last night: anoche
 this morning: esta manana
 day: dia, dias; week: semana, semanas; month: mes, meses; year: ano, anos; hour: hora, horas; minute: minutos
 quarter: trimestre; weekend: fin de semana
@@ -54,24 +54,44 @@ summer: verano; autumn: otono; winter: invierno; spring: primavera
 _SMALL = {
     "german": """
 last: letzte, letzten, letzter, letztes, letztem, vergangene, vergangenen, vergangener, vergangenes, vorige, vorigen
-last: voriger, voriges; this: diese, diesen, dieser, dieses, diesem; since: seit, ab; after: nach; before: vor
+last: voriger, voriges; next: nachste, nachsten, nachster, nachstes, kommende, kommenden
+this: diese, diesen, dieser, dieses, diesem; since: seit, ab; after: nach; before: vor
 until: bis; in: im, in; on: am, an; the: der, den, dem, des, die, das; from: von, vom; between: zwischen; and: und
 one: ein, einem, einen, einer; two: zwei; three: drei; four: vier; five: funf, fuenf; six: sechs; seven: sieben
-eight: acht; nine: neun; ten: zehn
+eight: acht; nine: neun; ten: zehn; first: erste, ersten, erstes; second: zweite, zweiten, zweites
+third: dritte, dritten, drittes; fourth: vierte, vierten, viertes
 """,
     "french": """
 last: dernier, derniere, derniers, dernieres, passe, passee; this: ce, cet, cette, ces; since: depuis
-after: apres; before: avant; until: jusqu'a, jusqu'en; in: en, dans; on the: le; the: la, les; of: de; of the: du, des
+next: prochain, prochaine, prochains, prochaines; after: apres; before: avant; until: jusqu'a, jusqu'en
+in: en, dans; on the: le; the: la, les; of: de; of the: du, des
 between: entre; and: et; ago: il y a; one: un, une; two: deux; three: trois; four: quatre; five: cinq; six: six
-seven: sept; eight: huit; nine: neuf; ten: dix
+seven: sept; eight: huit; nine: neuf; ten: dix; first: premier; second: deuxieme, second; third: troisieme
+fourth: quatrieme
 """,
     "spanish": """
 last: pasado, pasada, pasados, pasadas, ultimo, ultima, ultimos, ultimas; this: este, esta, estos, estas; since: desde
+next: proximo, proxima, proximos, proximas
 after: despues de; before: antes de; until: hasta; in: en; on the: el; the: la, los, las; of: de; of the: del
 between: entre; and: y; ago: hace; one: un, una; two: dos; three: tres; four: cuatro; five: cinco; six: seis
-seven: siete; eight: ocho; nine: nueve; ten: diez
+seven: siete; eight: ocho; nine: nueve; ten: diez; first: primer; second: segundo; third: tercer; fourth: cuarto
 """,
 }
+# Words of questions for what holds now, without accents; French and Spanish have no other word for `latest`.
+_NEWEST = {
+    "german": """
+aktuell aktuelle aktuellem aktuellen aktueller aktuelles derzeit derzeitige derzeitigen gegenwartig gegenwartige
+gegenwartigen jetzt jetzige jetzigen momentan neueste neuesten neuester neuestes neuste neusten zurzeit
+""",
+    "french": """
+actuel actuelle actuellement actuelles actuels dernier derniere dernieres derniers maintenant recemment recent recente
+recentes recents
+""",
+    "spanish": """
+actual actuales actualmente ahora reciente recientemente recientes ultima ultimas ultimo ultimos
+""",
+}
+NEWEST = {language: frozenset(words.split()) for language, words in _NEWEST.items()}
 _TIMES = {"german": _GERMAN, "french": _FRENCH, "spanish": _SPANISH}
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _WORD = re.compile(r"[a-z]+")
@@ -116,6 +136,12 @@ def translated_times(question: str) -> Iterator[Translated]:
                 words = _HERE.sub("", words)
             if language.time.search(words):
                 yield Translated(_translated(words, language), *found.span())
+
+
+def time_words_in(question: str) -> frozenset[str]:
+    """Return the words with which a question names times in another language than English."""
+    question = unicodedata.normalize("NFC", question)
+    return frozenset(word for run in translated_times(question) for word in tokens(question[run.start : run.end]))
 
 
 def _translated(words: str, language: _Language) -> str:

@@ -1,8 +1,8 @@
 """Times in the words of a question: `yesterday`, `last week`, `in May`, `last summer`, `2026-01-31`, `current`.
 
 A period in a question is a preference, since a memory may be about a time and written at another; one that a caller
-gives as a filter is strict. Days begin at midnight of this machine's time zone, weeks on Monday; seasons are those of
-the northern half of the world.
+gives as a filter is strict. A date in digits is a day in UTC, like the dates in the files. Other days begin at
+midnight of this machine's time zone, weeks on Monday; seasons are those of the northern half of the world.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from typing import NamedTuple
 from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.defaults import DAY
 from memoryd.errors import UsageError
-from memoryd.search.period_words import COUNT, NUMBERS, UNIT, translated_times
+from memoryd.search.period_words import COUNT, NEWEST, NUMBERS, UNIT, translated_times
+from memoryd.search.query_terms import parse_query
+from memoryd.search.stems import languages_of
 
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 )  # fmt: skip
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_QUARTERS = ("first", "second", "third", "fourth")
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # the first month
 LEAP_YEARS = 9  # among so many years in a row there is a leap year
 FEW = 3  # how many "a few" are
@@ -38,21 +41,25 @@ _PERIOD = re.compile(
         (?P<count>{COUNT}|few)\s+(?P<units>{UNIT})s?
         | (?P<unit>hour|day|week(?:end)?|month|quarter|year))
     | (?:a\s+(?=couple))?(?P<ago>{COUNT})\s+(?P<ago_unit>{UNIT})s?\ ago
-    | (?P<date>[1-9]\d{{3}}-\d\d(?:-\d\d)?)
+    | (?P<date>[1-9]\d{{3}}-\d\d(?:-\d\d)?
+        | (?<![./])(?:(?:19|20)\d\d/\d\d?/\d\d?|\d\d?\.\d\d?\.(?:19|20)\d\d)(?![./]\w))
     | (?:last\s+)?(?P<weekday>{"|".join(_DAYS)})
     | (?:last\s+)?(?:(?P<day_before>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?)?
         (?:(?P<month>{"|".join(_MONTHS)})|(?P<short>{_SHORT})\b\.?)
         (?:\s+(?P<day_after>\d{{1,2}})(?:st|nd|rd|th)?(?!\w))?(?:,?\s+(?:of\s+)?(?P<year>[1-9]\d{{3}}))?
     | (?:(?P<which_season>this|last|past|previous)\s+)?(?P<season>{"|".join(_SEASONS)})
         (?:\s+(?:of\s+)?(?P<season_year>[1-9]\d{{3}}))?
-    | q(?P<quarter>[1-4])(?:[\s/-]+(?:of\s+)?(?P<quarter_year>[1-9]\d{{3}}))?
+    | (?:(?P<year_before>[1-9]\d{{3}})[\s/-]+)?
+        (?:q(?P<quarter>[1-4])|(?P<which_quarter>{"|".join(_QUARTERS)}|[1-4](?:st|nd|rd|th)?)\s+quarter)
+        (?:[\s/-]+(?:of\s+)?(?P<quarter_year>[1-9]\d{{3}}))?
     | (?P<only_year>(?:19|20)\d\d)
-    )(?!\w)(?:['’]s\b)?""",
+    )(?!\w)(?!\s+next\s+year)(?:['’]s\b)?""",
     re.IGNORECASE | re.VERBOSE,
 )
 # Every period has one of these, and few other questions do.
 _HINT = re.compile(
-    rf"\d|today|night|this|yesterday|last|past|previous|ago|{'|'.join((*_MONTHS, *_DAYS, *_SEASONS))}|\b(?:{_SHORT})\b"
+    rf"\d|today|night|this|yesterday|last|past|previous|ago|quarter|\b(?:{_SHORT})\b"
+    rf"|{'|'.join((*_MONTHS, *_DAYS, *_SEASONS))}"
 )
 _INTRODUCED = re.compile(r"(?:in|on|from|during|since|after|before|until|last|of|mid|between)[\s-]", re.IGNORECASE)
 _NAMES = re.compile(r"(?:from|of|on)\s", re.IGNORECASE)  # `from Jan`
@@ -63,11 +70,13 @@ _NEWEST = re.compile(
     r"|at the moment|at present)\b",
     re.IGNORECASE,
 )
+_ENGLISH_TOO = {"actual"}  # means another thing in a question that may be in any language
 _TIMES = """
 today yesterday this last past previous day days week weeks month months year years ago since before after until current
 currently latest newest recent recently lately now nowadays presently moment tonight weekend quarter quarters few couple
+tomorrow next
 """
-TIME_WORDS = frozenset((*_MONTHS, *_DAYS, *_TIMES.split()))
+TIME_WORDS = frozenset((*_MONTHS, *_DAYS, *_TIMES.split())).union(*NEWEST.values())
 """Words that a question names a time with, which a memory of that time need not have."""
 
 
@@ -149,7 +158,8 @@ def _bounds(found: re.Match[str], now: float) -> tuple[float | None, float | Non
         days = _span(found, _local(now))
         if days is None:
             return None
-        exact = days[0].timestamp(), days[1].timestamp()
+        first, last = (day.replace(tzinfo=UTC) for day in days) if found["date"] else days
+        exact = first.timestamp(), last.timestamp()
     start, end = exact
     opening = (found["open"] or "").lower()
     since = None if opening in ("before", "until") else end if opening == "after" else start
@@ -176,17 +186,22 @@ def _is_time(found: re.Match[str]) -> bool:
     if found["season"]:
         return bool(found["which_season"] or found["season_year"])
     month = (found["month"] or found["short"] or "").lower()
-    if found["year"] or found["quarter_year"] or (month not in _WORDS and (found["day_before"] or found["day_after"])):
+    with_year = found["year"] or found["quarter_year"] or found["year_before"]
+    if with_year or (month not in _WORDS and (found["day_before"] or found["day_after"])):
         return True
     if found["short"] and _NAMES.match(found.group()):
         return False
-    named = month or found["weekday"] or found["quarter"] or found["only_year"]
+    named = month or found["weekday"] or found["quarter"] or found["which_quarter"] or found["only_year"]
     return not named or _INTRODUCED.match(found.group()) is not None
 
 
 def prefers_newest(question: str) -> bool:
-    """True if a question asks for what holds now."""
-    return _NEWEST.search(question) is not None
+    """True if a question asks for what holds now, in English or in another language."""
+    if _NEWEST.search(question) is not None:
+        return True
+    query = parse_query(question)
+    words = {term.text for term in query.words} - (_ENGLISH_TOO if query.languages == languages_of(()) else set())
+    return any(not words.isdisjoint(NEWEST.get(language, ())) for language in query.languages)
 
 
 def parse_bound(text: str, now: float, *, end: bool) -> float | None:
@@ -278,7 +293,8 @@ def _calendar(found: re.Match[str], today: datetime) -> tuple[datetime, datetime
     """Return a day, month, quarter, season or year by its name; without a year the last one that has begun."""
     try:
         if found["date"]:
-            year, month, *day = map(int, found["date"].split("-"))
+            digits = [*map(int, re.findall(r"\d+", found["date"]))]
+            year, month, *day = reversed(digits) if "." in found["date"] else digits
             start = today.replace(year=year, month=month, day=day[0] if day else 1)
             return (start, start + timedelta(1)) if day else _months(today, _month_of(start))
         if found["only_year"]:
@@ -286,8 +302,9 @@ def _calendar(found: re.Match[str], today: datetime) -> tuple[datetime, datetime
         if found["season"]:
             ended = (found["which_season"] or "this").lower() != "this"
             return _latest(today, _SEASONS[found["season"].lower()], found["season_year"], 3, ended=ended)
-        if found["quarter"]:
-            return _latest(today, int(found["quarter"]) * 3 - 2, found["quarter_year"], 3)
+        if found["quarter"] or found["which_quarter"]:
+            month = _quarter_called((found["quarter"] or found["which_quarter"]).lower()) * 3 - 2
+            return _latest(today, month, found["year_before"] or found["quarter_year"], 3)
         number = _month_called(found["month"] or found["short"])
         if which := found["day_before"] or found["day_after"]:
             return _day_of(today, number, int(which), found["year"])
@@ -299,6 +316,11 @@ def _calendar(found: re.Match[str], today: datetime) -> tuple[datetime, datetime
 def _month_called(name: str) -> int:
     """Return the number of a month, from 1."""
     return next(number for number, month in enumerate(_MONTHS, 1) if month.startswith(name.lower()[:3]))
+
+
+def _quarter_called(name: str) -> int:
+    """Return the number of a quarter, from 1."""
+    return _QUARTERS.index(name) + 1 if name in _QUARTERS else int(name[0])
 
 
 def _day_of(today: datetime, month: int, day: int, year: str | None) -> tuple[datetime, datetime] | None:

@@ -70,6 +70,15 @@ def day(text: str) -> float:
         ("errors of yesterday and today", "2026-11-24", "2026-11-26"),
         ("in May and spring boot", "2026-05-01", "2026-06-01"),
         ("decided in April and may be reverted", "2026-04-01", "2026-05-01"),
+        ("sales 2025 Q2", "2025-04-01", "2025-07-01"),
+        ("sales of 2025-Q2", "2025-04-01", "2025-07-01"),
+        ("sales in the second quarter of 2025", "2025-04-01", "2025-07-01"),
+        ("sales of the 3rd quarter 2025", "2025-07-01", "2025-10-01"),
+        ("costs in the first quarter", "2026-01-01", "2026-04-01"),
+        ("the invoice of 03.05.2026.", "2026-05-03", "2026-05-04"),
+        ("Rechnung vom 3.5.2026", "2026-05-03", "2026-05-04"),
+        ("backup 2026/05/03 failed", "2026-05-03", "2026-05-04"),
+        ("from 03.05.2026 to 07.05.2026", "2026-05-03", "2026-05-08"),
     ],
 )
 def test_a_period_is_the_days_it_names(question: str, since: str | None, until: str | None) -> None:
@@ -104,6 +113,20 @@ def test_a_period_is_the_days_it_names(question: str, since: str | None, until: 
         "on 31 April 2025",
         "on 29 February 2023",
         "a few days ago",
+        "the second quarter of the match",
+        "host 10.03.05.2026",
+        "version 3.5.2026.1",
+        "logs/2026/05/03/errors",
+        "on 31.02.2026",
+        "what is due next week",
+        "dentist tomorrow",
+        "the trip in May next year",
+        "termine am nächsten Montag",
+        "was steht in den nächsten drei Tagen an",
+        "Zahnarzt morgen früh",
+        "rendez-vous de la semaine prochaine",
+        "la cita de mañana",
+        "el próximo mes",
     ],
 )
 def test_other_words_are_no_period(question: str) -> None:
@@ -175,7 +198,21 @@ def test_a_period_begins_at_midnight_of_its_own_offset() -> None:
     found = period_in("a journey in May", now)
     assert found is not None
     assert str(found) == "in May: 2026-04-30T22:00Z to 2026-05-31T22:00Z"
-    assert str(period_in("on 2026-10-25", now)) == "on 2026-10-25: 2026-10-24T22:00Z to 2026-10-25T23:00Z"
+    assert str(period_in("on 25 October", now)) == "on 25 October: 2026-10-24T22:00Z to 2026-10-25T23:00Z"
+
+
+@pytest.mark.usefixtures("berlin")
+def test_a_date_in_digits_is_a_day_in_utc_in_a_question_and_in_a_filter() -> None:
+    now = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
+    start, end = datetime(2026, 10, 25, tzinfo=UTC).timestamp(), datetime(2026, 10, 26, tzinfo=UTC).timestamp()
+    for words in ("2026-10-25", "2026/10/25", "25.10.2026", "on 2026-10-25"):
+        found = period_in(f"the outage {words}", now)
+        assert found is not None
+        assert (found.since, found.until) == (start, end)
+        assert (parse_bound(words, now, end=False), parse_bound(words, now, end=True)) == (start, end)
+    assert parse_bound("2026-10", now, end=False) == datetime(2026, 10, 1, tzinfo=UTC).timestamp()
+    assert parse_bound("after 2026-10-25", now, end=False) == end
+    assert parse_bound("25 October", now, end=False) == start - 7_200
 
 
 @pytest.mark.usefixtures("berlin")
@@ -224,6 +261,51 @@ def test_what_holds_now() -> None:
     assert prefers_newest("the most recent price")
     assert prefers_newest("who is our dentist at present?")
     assert not prefers_newest("how to know the currents")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "aktuelle Preise der Kantine",
+        "die neueste Version",
+        "wer hat derzeit Bereitschaft",
+        "gegenwärtige Miete",
+        "le prix actuel de la cantine",
+        "la derniere version du modèle",
+        "qui est de garde maintenant",
+        "el precio actual de la comida",
+        "la última versión",
+        "quién está de guardia ahora",
+        "die aktuellen Fehler der letzten Woche",
+    ],
+)
+def test_what_holds_now_in_another_language(question: str) -> None:
+    assert prefers_newest(question)
+
+
+@pytest.mark.parametrize(
+    "question", ["the actual cause of the outage", "actual cause", "die letzte Version", "on est dans la rue", "Aktuar"]
+)
+def test_other_words_do_not_ask_for_what_holds_now(question: str) -> None:
+    assert not prefers_newest(question)
+
+
+def test_the_last_week_in_french_does_not_ask_for_what_holds_now(stored: Stored) -> None:
+    stored.texts("la panne du serveur de la semaine dernière")
+    assert "newest" not in stored.hits("la panne de la semaine dernière")[0]["why"]
+    assert "newest" in stored.hits("la dernière panne du serveur")[0]["why"]
+
+
+def test_of_versions_the_newest_is_first_in_another_language(stored: Stored) -> None:
+    stored.put(
+        memory("old", "Preise der Kantine: Mittagessen 7 Euro", age=290, weight=1.0, uses=50),
+        memory("new", "Preise der Kantine: Mittagessen 9 Euro", age=20, weight=0.0),
+        *(memory(f"other {n}", f"Modelleisenbahn, Teil {n}", age=0) for n in range(30)),
+    )
+    assert stored.ids("Preise der Kantine")[:2] == ["old", "new"]
+    found = stored.search("aktuelle Preise der Kantine")
+    assert [hit["id"] for hit in found["hits"]][:2] == ["new", "old"]
+    assert "missing_words" not in found
 
 
 def test_of_versions_the_newest_is_first_if_asked_for(stored: Stored) -> None:
@@ -314,6 +396,10 @@ def test_a_period_is_preferred_and_explained(stored: Stored) -> None:
         ("Messe am 3. März 2026", "am 3. März 2026", "2026-03-03", "2026-03-04"),
         ("Ausgaben im Jahr 2024", "im Jahr 2024", "2024-01-01", "2025-01-01"),
         ("Fehler seit Montag", "seit Montag", "2026-11-23", None),
+        ("Umsatz im zweiten Quartal 2025", "im zweiten Quartal 2025", "2025-04-01", "2025-07-01"),
+        ("Umsatz im 2. Quartal 2025", "im 2. Quartal 2025", "2025-04-01", "2025-07-01"),
+        ("les ventes du deuxième trimestre 2025", "du deuxième trimestre 2025", "2025-04-01", "2025-07-01"),
+        ("ventas del segundo trimestre de 2025", "del segundo trimestre de 2025", "2025-04-01", "2025-07-01"),
         ("qu'avons-nous décidé hier ?", "hier", "2026-11-24", "2026-11-25"),
         ("pannes de la semaine derniere", "de la semaine derniere", "2026-11-16", "2026-11-23"),
         ("la panne d'il y a deux semaines", "il y a deux semaines", "2026-11-09", "2026-11-16"),
@@ -420,3 +506,23 @@ def test_a_period_may_be_misspelt(stored: Stored) -> None:
     found = stored.search("lunch yesetrday")
     assert found["hits"][0]["why"]["read_as"] == {"yesetrday": "yesterday"}
     assert found["period"]["words"] == "yesterday"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "dentist tomorrow",
+        "dentist next week",
+        "dentist nächste Woche",
+        "dentist demain",
+        "dentist la semaine prochaine",
+        "dentist el próximo mes",
+        "dentist am 03.05.2026",
+        "dentist 2026/05/03",
+    ],
+)
+def test_a_time_is_not_missing_and_excludes_nothing(question: str, stored: Stored) -> None:
+    stored.texts("The dentist is called Doctor Weber")
+    found = stored.search(question, mode="hybrid")
+    assert [hit["id"] for hit in found["hits"]] == ["m0"]
+    assert "missing_words" not in found

@@ -30,9 +30,10 @@ QUESTIONS = (
     Entry(
         "--since, --until",
         "Strict: 2026-01-31, a timestamp, an age (30d), or words such as 'last week', 'yesterday', 'in May', '3 days "
-        "ago', 'gestern', 'le mois dernier', 'la semana pasada'. --until includes the day that it names. The same "
-        "words inside a question, or 'from May to July', only prefer memories of that time; 'current', 'latest' and "
-        "'now' prefer the newest.",
+        "ago', 'gestern', 'le mois dernier', 'la semana pasada'. --until includes the day that it names. A date in "
+        "digits (also 2026/01/31 or 31.01.2026) is a day in UTC, as in JSON results and in the files; words mean days "
+        "of the daemon's time zone. The same words inside a question, or 'from May to July', only prefer memories of "
+        "that time; 'current', 'latest', 'now', 'aktuell', 'actuel' and 'actual' prefer the newest.",
     ),
     Entry(
         "--min-score X",

@@ -40,7 +40,9 @@ Tags = Annotated[
 ]
 Since = Annotated[
     Name | None,
-    parameter("only memories created since: 2026-01-31, a timestamp, 30d, or 'last week'", Option("--since", "D")),
+    parameter(
+        "only memories created since: 2026-01-31 (in UTC), a timestamp, 30d, or 'last week'", Option("--since", "D")
+    ),
 ]
 Until = Annotated[
     Name | None,
