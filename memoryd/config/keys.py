@@ -45,8 +45,9 @@ SEARCH: Mapping[str, Key] = {
         "source of embeddings: static (included), minilm (better, slow; extra `minilm`), endpoint (a server), or off",
     ),
     "rerank": Key(
-        checks.choice(*get_args(Rerank)),
-        "rank the best 20 results of a search again: minilm (better, slower; extra `minilm`), or off",
+        checks.choice("auto", *get_args(Rerank)),
+        "rank the best 20 results of a search again: minilm (better, slower; extra `minilm`), auto (with embedder = "
+        '"minilm" by the included vectors, in milliseconds), or off',
     ),
 }
 

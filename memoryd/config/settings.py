@@ -47,7 +47,7 @@ class SearchConfig(Struct, frozen=True):
 
     embedder: str = "static"
     endpoint: EndpointConfig = EndpointConfig()
-    rerank: str = "off"
+    rerank: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,11 +42,10 @@ class SearchModels:
         Where the index has the vectors of MiniLM, only the shipped table has another opinion. It takes milliseconds, so
         it is asked wherever meaning and words rank the results, unless it is unwanted.
         """
-        configured = self._search.rerank if self._search is not None else "off"
-        by_model = (wanted or configured) == "minilm"
+        choice = wanted or (self._search.rerank if self._search is not None else "auto")
         if not isinstance(self.meaning.embedder, MiniLM):
-            return self._by_model if by_model else None
-        return self._by_table if by_model or (both and wanted is None) else None
+            return self._by_model if choice == "minilm" else None
+        return self._by_table if choice == "minilm" or (both and choice == "auto") else None
 
     def tidy(self, now: float) -> bool:
         """Release what has not been used for a while; `now` in epoch seconds. False if that is nothing."""

@@ -78,6 +78,11 @@ def test_rerank_without_its_package_is_said_until_the_configuration_changes(
         (SearchConfig(embedder="minilm"), None, False, None),
         (SearchConfig(embedder="minilm"), "off", True, None),
         (SearchConfig(embedder="minilm"), "minilm", False, "static-128-3"),
+        (SearchConfig(embedder="minilm", rerank="off"), None, True, None),
+        (SearchConfig(embedder="minilm", rerank="off"), "minilm", True, "static-128-3"),
+        (SearchConfig(embedder="minilm", rerank="auto"), None, True, "static-128-3"),
+        (SearchConfig(embedder="minilm", rerank="minilm"), None, False, "static-128-3"),
+        (SearchConfig(rerank="off"), "minilm", True, "minilm-l6-v2-int8"),
         (SearchConfig(embedder="off", rerank="minilm"), None, True, "minilm-l6-v2-int8"),
     ],
 )

@@ -42,8 +42,8 @@ QUESTIONS = (
     Entry(
         "--rerank minilm",
         "Ranks the best 20 results again with MiniLM (the extra `minilm`), a quarter of a second slower. It is a key "
-        'of [search], too. With `embedder = "minilm"` the built-in vectors rank them again, in milliseconds and '
-        "without being asked, unless topic files are searched as well; `--rerank off` leaves that out.",
+        'of [search], too, by default `auto`: with `embedder = "minilm"` the built-in vectors rank them again, in '
+        "milliseconds and without being asked, unless topic files are searched as well; `off` leaves that out.",
     ),
 )
 RESULTS = (
