@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from calendar import isleap
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from memoryd.core.dates import iso, parse_stamp
