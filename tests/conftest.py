@@ -28,6 +28,8 @@ from memoryd.layouts.codes import CODES
 
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["TZ"] = "UTC"  # days are those of the zone of the machine
+time.tzset()
 
 settings.register_profile(
     "full", max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
