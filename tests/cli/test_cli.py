@@ -727,6 +727,13 @@ def test_an_empty_path_is_not_the_working_directory(
     assert not stub.calls
 
 
+def test_a_run_that_ends_leaves_the_signals_as_they_were(tmp_path: Path) -> None:
+    """A program that calls the command line must not end with 0 on a later signal."""
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    assert run(["--state-dir", str(tmp_path), "run", ""]) == 2
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
 USAGE = [
     ["statsu"],
     ["status", "--nonsense"],
