@@ -41,6 +41,19 @@ ANY: Final = _Any.ANY  # any content or no file: for files that memoryd can deri
 Expected = Fingerprint | Literal[_Any.ANY] | None
 
 
+class StoreChangedError(OSError):
+    """The file `path` has changed since the change was planned; nothing was written. Read it again and retry.
+
+    `replaced_file` is almost always None. Otherwise our new content was visible for an instant before the exchange was
+    undone, and another process has it open: watch and close it as after a success.
+    """
+
+    def __init__(self, path: str, replaced_file: ReplacedFile | None = None) -> None:
+        super().__init__(errno.EBUSY, "changed by another program meanwhile", path)
+        self.path = path
+        self.replaced_file = replaced_file
+
+
 class ReplaceResult(Struct, frozen=True):
     """The result of `replace`. `fingerprint`: of our content, without later appends of other programs. `replaced_file`:
     only with `exchange` and an existing target; the caller must close it."""
@@ -71,7 +84,7 @@ def replace(
     try:
         with ExitStack() as stack:
             directory, name = stack.enter_context(tree.parent(path))
-            old = open_old(stack, directory, name, path, exchange=exchange, digest=digest)
+            old = _open_old(stack, directory, name, path, exchange=exchange, digest=digest)
             found = old.state if old else None
             wanted = found if exchange and expected is ANY else expected
             _require(wanted, found, path)
@@ -80,7 +93,7 @@ def replace(
             temp = stack.enter_context(made)
             _recheck(wanted, guard, directory, name, path)
             if exchange and old:
-                opened.append(swap(directory, temp, name, old, path))
+                opened.append(_swap(directory, temp, name, old, path))
             else:
                 _rename_into_place(directory, temp, name, path, new=wanted is None)
             syscalls.sync_directory(directory)
@@ -123,7 +136,7 @@ def replace_derived(
     added to those of `exchanging`, whose end makes it durable. Raises as `replace` does."""
     with ExitStack() as stack:
         directory, name = stack.enter_context(tree.parent(path))
-        old = open_old(stack, directory, name, path, exchange=False)
+        old = _open_old(stack, directory, name, path, exchange=False)
         if old is None:
             raise StoreChangedError(path)
         _require(expected, old.state, path)
@@ -219,7 +232,7 @@ def remove(tree: Tree, path: str, *, expected: Fingerprint | Literal[_Any.ANY], 
             return
         aside = temp_name(name)
         try:
-            rename(directory, name, aside)
+            _rename(directory, name, aside)
         except FileNotFoundError as error:
             raise StoreChangedError(path) from error
         try:
@@ -255,7 +268,7 @@ def _written_fingerprint(temp: Temp) -> Fingerprint:
 
 def _rename_into_place(directory: int, temp: Temp, name: str, path: str, *, new: bool) -> None:
     if not new:
-        rename(directory, temp.name, name)
+        _rename(directory, temp.name, name)
         return
     try:
         syscalls.rename_new(directory, temp.name, name)
@@ -310,20 +323,7 @@ def _undo_append(fd: int, data: bytes, size: int) -> None:
         os.ftruncate(fd, size)
 
 
-class StoreChangedError(OSError):
-    """The file `path` has changed since the change was planned; nothing was written. Read it again and retry.
-
-    `replaced_file` is almost always None. Otherwise our new content was visible for an instant before the exchange was
-    undone, and another process has it open: watch and close it as after a success.
-    """
-
-    def __init__(self, path: str, replaced_file: ReplacedFile | None = None) -> None:
-        super().__init__(errno.EBUSY, "changed by another program meanwhile", path)
-        self.path = path
-        self.replaced_file = replaced_file
-
-
-class OldFile(Struct, frozen=True):
+class _OldFile(Struct, frozen=True):
     """The target as it was at the start, open; `digest` (SHA-256, hex) only for an exchange."""
 
     fd: int
@@ -331,7 +331,7 @@ class OldFile(Struct, frozen=True):
     digest: str
 
 
-def open_old(
+def _open_old(
     stack: ExitStack,
     directory: int,
     name: str,
@@ -339,7 +339,7 @@ def open_old(
     *,
     exchange: bool,
     digest: str | None = None,
-) -> OldFile | None:
+) -> _OldFile | None:
     """Open the target; None if it does not exist. `digest`, if known, is that of the content the caller planned with: a
     later write in place within one clock tick is then detected afterwards."""
     try:
@@ -348,15 +348,15 @@ def open_old(
         return None
     stack.callback(os.close, fd)
     state = fingerprint_of(os.fstat(fd))
-    return OldFile(fd, state, (digest or hash_start(fd, state.size).hexdigest()) if exchange else "")
+    return _OldFile(fd, state, (digest or hash_start(fd, state.size).hexdigest()) if exchange else "")
 
 
-def rename(directory: int, source: str, target: str) -> None:
+def _rename(directory: int, source: str, target: str) -> None:
     """Rename within an open directory, replacing an existing target."""
     os.rename(source, target, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def swap(directory: int, temp: Temp, name: str, old: OldFile, path: str) -> ReplacedFile:
+def _swap(directory: int, temp: Temp, name: str, old: _OldFile, path: str) -> ReplacedFile:
     """Exchange the new and the old file; swap back if the replaced one is not the old file."""
     try:
         syscalls.exchange(directory, temp.name, name)
@@ -379,7 +379,7 @@ def swap(directory: int, temp: Temp, name: str, old: OldFile, path: str) -> Repl
         raise
 
 
-def _require_base(found: Fingerprint | None, old: OldFile, path: str) -> None:
+def _require_base(found: Fingerprint | None, old: _OldFile, path: str) -> None:
     """Raise StoreChangedError unless this is the old file, unchanged except for late appends, which are merged."""
     if found is None or (found.dev, found.inode) != (old.state.dev, old.state.inode):
         raise StoreChangedError(path)
@@ -409,7 +409,7 @@ def _swap_back(directory: int, temp: Temp, name: str, path: str) -> ReplacedFile
     return ours
 
 
-def _rename_with_link(directory: int, temp: Temp, name: str, old: OldFile, path: str) -> ReplacedFile:
+def _rename_with_link(directory: int, temp: Temp, name: str, old: _OldFile, path: str) -> ReplacedFile:
     """Replace without an exchange: hard-link the old file to the temporary name, then rename.
 
     Another program's rename between the check and ours goes unnoticed: only an exchange detects that. Without hard
@@ -420,7 +420,7 @@ def _rename_with_link(directory: int, temp: Temp, name: str, old: OldFile, path:
     try:
         replaced = ReplacedFile(directory, link, old.fd, path, base_size=old.state.size, digest=old.digest)
         _require_base(lstat(directory, link or name, path), old, path)
-        rename(directory, temp.name, name)
+        _rename(directory, temp.name, name)
     except BaseException:
         if replaced:
             replaced.detach()
