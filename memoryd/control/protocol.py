@@ -130,9 +130,9 @@ def encode_reply(request_id: Id, result: Body, limit: int = MAX_LINE) -> bytes:
     return line if len(line) <= limit + 1 else _encode_shortened(request_id, shown, limit)
 
 
-def fits(result: Body, limit: int = MAX_LINE) -> bool:
+def fits(result: Body) -> bool:
     """Return True if a result fits into one line without truncation, whatever the id of its request."""
-    return len(encode(result)) + 1024 < limit
+    return len(encode(result)) + 1024 < MAX_LINE
 
 
 def _encode_shortened(request_id: Id, result: Body, limit: int) -> bytes:

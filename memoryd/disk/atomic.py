@@ -213,11 +213,11 @@ def append(
         return fingerprint_of(os.fstat(fd))
 
 
-def truncate(tree: Tree, path: str, size: int, *, expected: Fingerprint, guard: Guard | None = None) -> Fingerprint:
+def truncate(tree: Tree, path: str, size: int, *, expected: Fingerprint) -> Fingerprint:
     """Truncate the file to `size` bytes: undoes our own append as long as no other program wrote after it."""
     if not 0 <= size <= expected.size:
         raise ValueError(f"cannot cut {expected.size} bytes to {size}")
-    with _in_place(tree, path, os.O_RDWR, expected, guard) as (_, _, fd):
+    with _in_place(tree, path, os.O_RDWR, expected, None) as (_, _, fd):
         os.ftruncate(fd, size)
         syscalls.sync_file(fd)
         return fingerprint_of(os.fstat(fd))

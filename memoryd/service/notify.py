@@ -38,9 +38,9 @@ class Notifier:
         """Report a reload; `ready` must follow. Without the timestamp a `Type=notify-reload` unit times out."""
         return self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
-    def stopping(self, status: str = "") -> bool:
+    def stopping(self) -> bool:
         """Report that the daemon is stopping."""
-        return self._send("STOPPING=1", _status(status))
+        return self._send("STOPPING=1")
 
     def watchdog(self) -> bool:
         """Report that the daemon is alive."""

@@ -1,5 +1,5 @@
 """One watched root: its layout, policy, catalogue, journal and safe commits."""
 
-from memoryd.store.store import Source, Store
+from memoryd.store.store import Store
 
-__all__ = ["Source", "Store"]
+__all__ = ["Store"]

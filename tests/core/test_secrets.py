@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.secrets import TOKENS, VIOLATION, WORDS, check_sensitive, find_secrets, headline, redact
+from memoryd.core.secrets import TOKENS, VIOLATION, WORDS, find_secrets, headline, judge, redact
 from memoryd.disk.git_state import blocked_by_git
 
 SHAPES = {
@@ -60,6 +60,11 @@ def test_hostile_texts_take_no_time_to_speak_of(text: str) -> None:
     redact(text)  # the time limit of the test is the assertion: a quadratic search would not end
 
 
+def blocked(text: str, *, allow_words: bool = False, mode: str = "seed") -> str | None:
+    """The name of the pattern that forbids storing the text."""
+    return judge(text, mode, allow_words).blocked
+
+
 class TestStoring:
     """The seed's blocked list: password, token, key, secret, credential, ghp_, sk-, ak_, -----BEGIN, api_key,
     @gmail.com, amazonaws.com/key and "bearer ", contained in any case."""
@@ -68,7 +73,7 @@ class TestStoring:
     @pytest.mark.parametrize("mode", ["seed", "literal"])
     def test_each_pattern_of_the_seed_blocks_in_any_case(self, pattern: str, mode: str) -> None:
         for text in (pattern, pattern.upper(), pattern.lower(), f"see {pattern}x"):
-            assert check_sensitive(text, mode=mode) is not None
+            assert blocked(text, mode=mode) is not None
 
     def test_the_list_is_the_seeds(self) -> None:
         assert VIOLATION == "Security violation: Cannot store sensitive data"
@@ -79,37 +84,37 @@ class TestStoring:
 
     @pytest.mark.parametrize("text", ["task-019", "break_point", "risk-free", "peak_load", "desk-", "soak_test"])
     def test_prefixes_count_where_a_word_begins(self, text: str) -> None:
-        assert check_sensitive(text) is None
-        assert check_sensitive(text, mode="literal") is not None  # to the letter they are contained
+        assert blocked(text) is None
+        assert blocked(text, mode="literal") is not None  # to the letter they are contained
 
     @pytest.mark.parametrize("text", ["ak_1", "(sk-1", "x=ghp_1", "a sk-"])
     def test_prefixes_block_at_words(self, text: str) -> None:
-        assert check_sensitive(text, allow_words=True) is not None
+        assert blocked(text, allow_words=True) is not None
 
     @pytest.mark.parametrize("word", WORDS)
     def test_allowing_lifts_the_five_words(self, word: str) -> None:
-        assert check_sensitive(f"the {word}s", allow_words=True) is None
-        assert check_sensitive(f"the {word}s", allow_words=True, mode="literal") is None
+        assert blocked(f"the {word}s", allow_words=True) is None
+        assert blocked(f"the {word}s", allow_words=True, mode="literal") is None
 
     @pytest.mark.parametrize("token", TOKENS)
     @pytest.mark.parametrize("mode", ["seed", "literal"])
     def test_allowing_lifts_no_token(self, token: str, mode: str) -> None:
-        assert check_sensitive(f"{token}x", allow_words=True, mode=mode) == token
+        assert blocked(f"{token}x", allow_words=True, mode=mode) == token
 
     def test_key_blocks_inside_words_as_the_seed_says(self) -> None:
-        assert check_sensitive("Key Learnings: a monkey") == "key"
+        assert blocked("Key Learnings: a monkey") == "key"
 
     @pytest.mark.parametrize(("name", "text"), CASES)
     def test_token_shapes_block_in_every_mode_but_off(self, name: str, text: str) -> None:
-        assert check_sensitive(text, allow_words=True) is not None
-        assert check_sensitive(text, mode="shapes") == name
-        assert check_sensitive(text, mode="off") is None
+        assert blocked(text, allow_words=True) is not None
+        assert blocked(text, mode="shapes") == name
+        assert blocked(text, mode="off") is None
 
     def test_shapes_alone_let_words_pass(self) -> None:
-        assert check_sensitive("password, api_key, me@gmail.com", mode="shapes") is None
+        assert blocked("password, api_key, me@gmail.com", mode="shapes") is None
 
     def test_a_clean_text_passes(self) -> None:
-        assert check_sensitive("Use the vault; ask the platform team for the path.") is None
+        assert blocked("Use the vault; ask the platform team for the path.") is None
 
 
 class TestGit:

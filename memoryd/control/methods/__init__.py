@@ -14,13 +14,11 @@ from memoryd.control.methods.method_types import (
     LEVELS,
     TOPICS,
     Field,
-    Kind,
     Method,
     Option,
     Param,
     Request,
     Result,
-    Type,
 )
 
 __all__ = [
@@ -31,13 +29,11 @@ __all__ = [
     "TABLE",
     "TOPICS",
     "Field",
-    "Kind",
     "Method",
     "Option",
     "Param",
     "Request",
     "Result",
-    "Type",
     "by_command",
     "groups",
 ]

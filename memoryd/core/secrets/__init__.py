@@ -11,13 +11,11 @@ from __future__ import annotations
 from memoryd.core.secrets.answers import redact_values
 from memoryd.core.secrets.detect import find_secrets, headline, not_known_clean, redact, redact_with_headline
 from memoryd.core.secrets.refusal import (
-    PREFIXES,
     SUGGESTION,
     TOKENS,
     VIOLATION,
     WORDS,
     Judgement,
-    check_sensitive,
     find_words,
     judge,
 )
@@ -25,7 +23,6 @@ from memoryd.core.secrets.vendor_tokens import BLOCK, WARN, Secret
 
 __all__ = [
     "BLOCK",
-    "PREFIXES",
     "SUGGESTION",
     "TOKENS",
     "VIOLATION",
@@ -33,7 +30,6 @@ __all__ = [
     "WORDS",
     "Judgement",
     "Secret",
-    "check_sensitive",
     "find_secrets",
     "find_words",
     "headline",

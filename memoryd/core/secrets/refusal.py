@@ -32,7 +32,12 @@ class Judgement(NamedTuple):
 
 
 def judge(text: str, mode: str = "seed", allow_words: bool = False) -> Judgement:
-    """Decide whether a text may be stored. See `check_sensitive` for the modes; `off` gives no warnings either."""
+    """Decide whether a text may be stored.
+
+    `seed`: the list of the seed, ignoring case, its three prefixes only at the start of a word (not in `task-` or
+    `break_`), and token forms. `literal`: exactly the list of the seed, prefixes anywhere. `shapes`: token forms only.
+    `off`: nothing, and no warnings. `allow_words` allows the five general words and nothing else.
+    """
     if mode == "off":
         return Judgement(None)
     found = list(find_secrets(text))
@@ -48,16 +53,6 @@ def find_words(text: str) -> Iterator[Secret]:
         while at >= 0:
             yield Secret(word, at, at + len(word), WARN)
             at = lowered.find(word, at + len(word))
-
-
-def check_sensitive(text: str, allow_words: bool = False, mode: str = "seed") -> str | None:
-    """Return the name of the first pattern that forbids storing the text; None if it is clean.
-
-    `seed`: the list of the seed, ignoring case, its three prefixes only at the start of a word (not in `task-` or
-    `break_`), and token forms. `literal`: exactly the list of the seed, prefixes anywhere. `shapes`: token forms only.
-    `off`: nothing. `allow_words` allows the five general words and nothing else.
-    """
-    return _blocked(text, find_secrets(text), allow_words, mode) if mode != "off" else None
 
 
 def _blocked(text: str, found: Iterable[Secret], allow_words: bool, mode: str) -> str | None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Literal, NamedTuple, TypeVar
 
 from memoryd.core.dates import iso
@@ -257,16 +256,14 @@ def new_session(session: str, memory: NativeMemory | None, now: float) -> bytes:
     return _render(content, 0) + b"\n"
 
 
-def merge_memory(
-    data: bytes, memory: NativeMemory, now: float, threshold: Fraction = THRESHOLD, *, counts: bool = True
-) -> MergeResult | None:
+def merge_memory(data: bytes, memory: NativeMemory, now: float, *, counts: bool = True) -> MergeResult | None:
     """Return the edits that store `memory` in a session, or None where the text is not an editable session. `counts` is
     True for the first memory of an extraction."""
     document = find_document(data)
     session = split_session(data, document.value) if document.value is not None and document.rest is None else None
     if session is None:
         return None
-    match = _match(session, memory, threshold)
+    match = _match(session, memory)
     extraction = _extraction_edits(data, session, now) if counts else ()
     text = _render(memory, 4)
     if match is None:
@@ -277,14 +274,14 @@ def merge_memory(
     return MergeResult("replaced", match.position, (Edit(match.record.span, text), *extraction))
 
 
-def _match(session: Session, memory: NativeMemory, threshold: Fraction) -> Candidate | None:
+def _match(session: Session, memory: NativeMemory) -> Candidate | None:
     new = _candidate(-1, memory, Span(0, 0))
     candidates = [
         _candidate(position, native, session.elements[position])
         for position, native in enumerate(session.native["memories"])
         if isinstance(native, dict) and duplicate_key(native) == duplicate_key(memory)
     ]
-    return most_similar(new, (candidate for candidate in candidates if new.matches(candidate, threshold)))
+    return most_similar(new, (candidate for candidate in candidates if new.matches(candidate, THRESHOLD)))
 
 
 def _candidate(position: int, native: NativeMemory, span: Span) -> Candidate:

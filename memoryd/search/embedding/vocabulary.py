@@ -35,9 +35,9 @@ class Numbers(Protocol):
         """Return the number of a word, None if it is unknown."""
 
 
-def read_pieces(path: Path = VOCABULARY) -> dict[str, int]:
+def read_pieces() -> dict[str, int]:
     """Return the number (the 0-based line) of each piece; pieces that continue a word begin with `##`."""
-    lines = path.read_text(encoding="utf-8").split("\n")
+    lines = VOCABULARY.read_text(encoding="utf-8").split("\n")
     return {piece: number for number, piece in enumerate(lines) if piece}
 
 

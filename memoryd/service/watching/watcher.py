@@ -67,10 +67,8 @@ class Watcher(WatchManager):
     `probe_dir` must lie outside every root and is made when missing.
     """
 
-    def __init__(
-        self, on_touch: TouchCall, on_trouble: TroubleCall, probe_dir: str, probe_timeout_s: float = PROBE_S
-    ) -> None:
-        super().__init__(on_touch, on_trouble, WatchdogStream, probe_dir, probe_timeout_s)
+    def __init__(self, on_touch: TouchCall, on_trouble: TroubleCall, probe_dir: str) -> None:
+        super().__init__(on_touch, on_trouble, WatchdogStream, probe_dir, PROBE_S)
 
 
 class WatchdogStream:
