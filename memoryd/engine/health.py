@@ -302,7 +302,7 @@ class Health:
             *(_with_path(each) for each in found.get(FILES_TOPIC, ()) if self._hides_memories(each)),
             *(each.message for topic in topics for each in found.get(topic, ())),
             *(_with_path(each) for each in found.get("locks", ()) if each.code == "held-lock"),
-            *store.loss_reasons,
+            *store.losses.reasons,
             *map(_with_path, found.get(LATE_WRITES_TOPIC, ())),
             self.layout_mismatch,
             store.index.result.unmanaged,

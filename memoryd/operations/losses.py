@@ -27,6 +27,7 @@ from memoryd.operations.file_versions import save_versions
 from memoryd.operations.overwrites import is_memoryd_version, is_newest_change
 from memoryd.store import Store
 from memoryd.store.commit import KEEPING
+from memoryd.store.losses import Loss
 
 LOSSES = "losses"  # journal key: path -> Loss
 ACCEPTED_LOSSES = "losses_accepted"  # journal key: path -> number of its newest version when a loss was accepted
@@ -38,29 +39,6 @@ MAX_REASONS = 5  # files named in `status`
 MASS_LOSS = 20  # memories; a loss of more than this, and more than half, needs events that show it
 
 
-class Loss(msgspec.Struct):
-    """A loss that is neither made good nor accepted.
-
-    `records`: number of memories before it. `seq`: the version that has them, in layouts whose agents cache files. In
-    the others, `since`: when it was seen (epoch seconds); `confirmed`: it is reported; `sample`: identities of missing
-    memories, as (digest of the id, digest of the text), `of` the number of them at first, and `searched`: those
-    elsewhere in the root were removed from it.
-    """
-
-    records: int
-    seq: int = 0
-    since: float = 0.0
-    confirmed: bool = True
-    sample: list[tuple[str, str]] = []
-    of: int = 0
-    searched: bool = False
-
-    @property
-    def lost(self) -> int:
-        """The number of memories that are nowhere in the root, extrapolated from the sample."""
-        return round(self.records * len(self.sample) / self.of) if self.of else self.records
-
-
 def open_losses(store: Store) -> dict[str, Loss]:
     """Return the losses by path."""
     return msgspec.convert(store.journal.facts.get(LOSSES, {}), dict[str, Loss])
@@ -68,7 +46,7 @@ def open_losses(store: Store) -> dict[str, Loss]:
 
 def _save(store: Store, losses: dict[str, Loss]) -> None:
     store.journal.facts.set(LOSSES, msgspec.to_builtins(losses))
-    store.has_losses = True
+    store.losses.due = True
 
 
 # --- noting a loss
@@ -136,17 +114,18 @@ def _is_own_change(store: Store, before: FileRow, digest: str | None) -> bool:
 
 def _note(store: Store, path: str, before: int, after: int, known: Sequence[Identity] | None, now: float) -> None:
     """Add a loss to those that `update_losses` judges. What memoryd itself has just removed is not lost."""
-    removed = store.removed_ids.get(path, frozenset[str]())
+    removed = store.losses.removed.get(path, frozenset[str]())
     if removed is None:
         return
     identities = store.catalogue.identities(path) if known is None else known
     missing = [each for each in identities if each.id not in removed]
     count = before - (len(identities) - len(missing))
     if is_loss(count, after):
-        earlier = store.noted_losses.get(path)
-        if earlier is None or earlier[0] < count:
-            store.noted_losses[path] = (count, _sample(missing), now)
-            store.has_losses = True
+        earlier = store.losses.noted.get(path)
+        if earlier is None or earlier.records < count:
+            sample = _sample(missing)
+            store.losses.noted[path] = Loss(count, 0, now, False, sample, len(sample))
+            store.losses.due = True
 
 
 def _sample(identities: Sequence[Identity]) -> list[tuple[str, str]]:
@@ -184,22 +163,22 @@ def update_losses(store: Store, changed: Collection[str], now: float) -> tuple[s
     """Judge the losses anew after these files were indexed, and publish what is left of them. Returns the paths to look
     at again soon."""
     losses = open_losses(store)
-    noted, store.noted_losses = store.noted_losses, {}
+    noted, store.losses.noted = store.losses.noted, {}
     if not losses and not noted:
-        store.root_findings[LOSSES_TOPIC] = store.loss_reasons = ()
-        store.has_losses = False
+        store.root_findings[LOSSES_TOPIC] = store.losses.reasons = ()
+        store.losses.due = False
         return ()
     before = msgspec.to_builtins(losses)
-    for path, (records, sample, since) in noted.items():
+    for path, loss in noted.items():
         if path in losses or len(losses) < MAX_LOSSES:
-            losses[path] = _merge(losses.get(path), Loss(records, 0, since, False, sample, len(sample)))
+            losses[path] = _merge(losses.get(path), loss)
     rows = {path: store.catalogue.file(path) for path in losses}
     if not store.file_rules.agent_caches_file:
         losses = _judge(store, losses, rows, changed, now)
     if msgspec.to_builtins(losses) != before:
         _save(store, losses)
     store.root_findings[LOSSES_TOPIC] = tuple(_findings(store, losses, rows))
-    store.loss_reasons = tuple(_reasons(losses, rows))
+    store.losses.reasons = tuple(_reasons(losses, rows))
     return tuple(path for path, loss in losses.items() if not loss.confirmed)
 
 

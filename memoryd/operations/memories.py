@@ -33,7 +33,7 @@ from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from memoryd.store.commit import Origin, change
 from memoryd.store.layout_views import write_view, writer_of
-from memoryd.store.recent_adds import RecentChange
+from memoryd.store.recent_changes import RecentChange
 
 MAX_NAME = 40  # of a field that may be a slip of the pen
 

@@ -18,7 +18,7 @@ from memoryd.core.spans import sha256
 from memoryd.errors import BusyError, MemorydError
 from memoryd.index.texts import identity_of
 from memoryd.store import Store
-from memoryd.store.recent_adds import RecentChange
+from memoryd.store.recent_changes import LostWrite, RecentChange
 
 MEMORYD_CHANGES = "ours"  # journal key: path -> {"out": removed ids, "in": added ids, "sha": digest after the change}
 MAX_IDS = 200  # per file; further ids are not watched
@@ -149,7 +149,7 @@ def find_lost_writes(store: Store, row: FileRow, content: bytes, document: Docum
         if now - recent.at > WATCHED_S:
             continue
         if _is_undone(recent, present.get(new_id), present):
-            store.lost_writes.append((row.path, identity, recent))
+            store.lost_writes.append(LostWrite(row.path, identity, recent))
             if not _is_automatic(store, recent):
                 _note(store, row.path, identity, now, Severity.WARNING, _lost_message(recent))
         elif recent.rewrites + 1 < REWRITES:
@@ -202,26 +202,20 @@ Retry = Callable[[str, RecentChange], tuple[str, str | None]]
 def retry_lost_writes(store: Store, now: float, retry: Retry, *, on_request: bool = False) -> Iterator[RetriedWrite]:
     """Store lost writes again: those that may be restored automatically, or all of them `on_request`."""
     waiting, store.lost_writes[:] = list(store.lost_writes), []
-    for path, identity, recent in waiting:
-        if not on_request and not _is_automatic(store, recent):
-            store.lost_writes.append((path, identity, recent))
+    for lost in waiting:
+        if not on_request and not _is_automatic(store, lost.change):
+            store.lost_writes.append(lost)
             continue
         try:
-            made, receipt = retry(identity, recent)
+            made, receipt = retry(lost.id, lost.change)
         except BusyError:
-            store.lost_writes.append((path, identity, recent))
+            store.lost_writes.append(lost)
             continue
         except MemorydError as error:
-            _note(
-                store,
-                path,
-                identity,
-                now,
-                Severity.WARNING,
-                f"{_lost_message(recent)}; restoring it automatically failed: {error.message}",
-            )
+            message = f"{_lost_message(lost.change)}; restoring it automatically failed: {error.message}"
+            _note(store, lost.path, lost.id, now, Severity.WARNING, message)
             continue
-        store.lost_write_findings[:] = [each for each in store.lost_write_findings if each[1].id != identity]
+        store.lost_write_findings[:] = [each for each in store.lost_write_findings if each[1].id != lost.id]
         message = "another program overwrote a memory stored through memoryd with an older state; it was stored again"
-        _note(store, path, made, now, Severity.INFO, f"{message}, receipt {receipt}")
-        yield RetriedWrite(path, made, receipt)
+        _note(store, lost.path, made, now, Severity.INFO, f"{message}, receipt {receipt}")
+        yield RetriedWrite(lost.path, made, receipt)

@@ -62,7 +62,7 @@ def refresh(
             done = _refresh_all(store, now, verify=verify, deletions_observed=deletions_observed)
         else:
             done = _refresh_paths(store, paths, now, verify=verify, tails=tails)
-        unsure = update_losses(store, done.changed, now) if store.has_losses else ()
+        unsure = update_losses(store, done.changed, now) if store.losses.due else ()
     changed = bool(done.changed or done.deleted)
     store.index.dirty, store.index.changes = due or changed, store.index.changes + changed
     store.index.archived_at = archived_at
@@ -179,7 +179,7 @@ def _index_file(
     outcome = _index_changed(store, path, found, row, now, verify=verify)
     store.pending_changes.indexed(path)
     if outcome is not FileOutcome.WAITING:
-        store.removed_ids.pop(path, None)
+        store.losses.removed.pop(path, None)
     return outcome
 
 

@@ -204,7 +204,7 @@ def _accept_other(store: Store) -> None:
     accept(store)
     accept_losses(store, [*store.catalogue.files()])
     for path in store.catalogue.files():
-        store.removed_ids[path] = None  # what is missing at the next scan is accepted too
+        store.losses.removed[path] = None  # what is missing at the next scan is accepted too
 
 
 def accept_all(store: Store) -> None:

@@ -143,9 +143,9 @@ def _note_removals(store: Store, plan: Plan, operation: str) -> None:
     """Note what leaves each file, so that it is not taken for a loss if another program writes the file as well before
     it is indexed."""
     for action in plan.actions:
-        known = store.removed_ids.get(action.path, frozenset[str]())
+        known = store.losses.removed.get(action.path, frozenset[str]())
         named = frozenset(action.ids) if operation in REMOVALS else None
-        store.removed_ids[action.path] = None if known is None or named is None else known | named
+        store.losses.removed[action.path] = None if known is None or named is None else known | named
 
 
 def _summary(plan: Plan) -> str:

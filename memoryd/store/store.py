@@ -41,7 +41,8 @@ from memoryd.store.index_state import recall, remember
 from memoryd.store.late_writes import LATE_WRITES_TOPIC, LateWrites
 from memoryd.store.line_files import FileEnds, FilePieces, PendingChanges, partial_parse
 from memoryd.store.lock import StoreLock
-from memoryd.store.recent_adds import RecentChange, RecentChanges, from_json, to_json
+from memoryd.store.losses import Losses
+from memoryd.store.recent_changes import LostWrite, RecentChanges, from_json, to_json
 
 log = get_logger(__name__)
 
@@ -102,14 +103,9 @@ class Store(StoreLock):
         self.backups_seen: HashCache = {}
         # Recent changes by path and id; those that an agent overwrote; the findings about them, with their times.
         self.recent: RecentChanges = from_json(self.journal.facts.get(RECENT_CHANGES, []))
-        self.lost_writes: list[tuple[str, str, RecentChange]] = []
+        self.lost_writes: list[LostWrite] = []
         self.lost_write_findings: list[tuple[float, Finding]] = []
-        # Losses to judge, by path: the number of memories before, a sample of their identities, and the time. Why the
-        # root is not well because of losses. What memoryd removed since a file was indexed; None: anything.
-        self.noted_losses: dict[str, tuple[int, list[tuple[str, str]], float]] = {}
-        self.has_losses = True  # any to judge or to report; those saved earlier are read at the first refresh
-        self.loss_reasons: tuple[str, ...] = ()
-        self.removed_ids: dict[str, frozenset[str] | None] = {}
+        self.losses = Losses()
         self.unreadable_since: dict[str, float] = {}  # by path, in epoch seconds
         self.unlisted_since: float | None = None  # the first of the last scans that could not list every directory
         self.unsaved_versions = UnsavedVersions()

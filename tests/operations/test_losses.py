@@ -147,11 +147,11 @@ def jsonl(tmp_path: Path) -> Iterator[Site]:
 
 def test_a_loss_is_reported_and_a_reason_of_the_root(site: Site) -> None:
     site.write(*range(30))
-    assert (site.losses(), site.store.loss_reasons) == ([], ())
+    assert (site.losses(), site.store.losses.reasons) == ([], ())
     site.write(1)
     (loss,) = site.losses()
     assert loss.startswith(f"{site.case.path}: 30 memories became 1")
-    assert site.store.loss_reasons == (f"{site.case.path}: 30 memories became 1; see `memoryd check`",)
+    assert site.store.losses.reasons == (f"{site.case.path}: 30 memories became 1; see `memoryd check`",)
 
 
 @pytest.mark.parametrize(("before", "after"), [(30, 15), (30, 21), (18, 9), (9, 0)])
@@ -219,7 +219,7 @@ def test_an_accepted_loss_is_no_longer_reported(site: Site) -> None:
     create_backups(site.store, site.now)
     site.write(1)
     repair(site.store, site.now, codes=["shrunk"])
-    assert (site.losses(), site.store.loss_reasons) == ([], ())
+    assert (site.losses(), site.store.losses.reasons) == ([], ())
     site.store.catalogue.clear()
     site.write(1, 2)
     assert site.losses() == []
@@ -241,7 +241,7 @@ def test_what_is_written_again_is_not_lost(site: Site) -> None:
 def test_a_file_that_is_being_written_raises_no_alarm(site: Site) -> None:
     site.write(*range(30))
     assert site.write(1, age=0.5).waiting == (site.case.path,)
-    assert (site.losses(), site.store.loss_reasons) == ([], ())
+    assert (site.losses(), site.store.losses.reasons) == ([], ())
     site.write(*range(30), age=0.5)
     site.now += 5
     assert site.look().waiting == ()

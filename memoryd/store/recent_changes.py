@@ -1,9 +1,10 @@
-"""Recently stored memories, while an agent may still overwrite them with an older state of the file."""
+"""Recent changes of memories, while an agent may still overwrite them with an older state of the file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct, field
@@ -29,6 +30,14 @@ class RecentChange(Struct, frozen=True):
 
 RecentChanges = dict[str, dict[str, RecentChange]]
 """Recent changes by path and id."""
+
+
+class LostWrite(NamedTuple):
+    """A change that an agent has overwritten, to be stored again."""
+
+    path: str
+    id: str
+    change: RecentChange
 
 
 class _Row(msgspec.Struct):
