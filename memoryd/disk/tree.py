@@ -280,7 +280,7 @@ class Tree:
         return [step for step in steps if self._make_directory(step, mode)]
 
     def _make_directory(self, path: str, mode: int | Callable[[str], int]) -> bool:
-        """Create a directory whose parent exists; False if it exists too."""
+        """Create a directory whose parent exists; False if it exists already."""
         with self.parent(path) as (directory, name):
             created = _mkdir(directory, name)
             fd = open_directory(directory, name, path)  # also checks what exists there

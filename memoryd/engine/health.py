@@ -87,8 +87,8 @@ class Health:
 
     @property
     def may_scan_seldom(self) -> bool:
-        """True if events tell enough until a scan at leisure. A directory that could not be listed is tried again soon,
-        but for a minute only: each attempt may wait long for a failing disk."""
+        """True if scans may be rare, because events cover every directory. A directory that could not be listed is
+        tried again soon, but for a minute only: each attempt may wait long for a failing disk."""
         since = self._store.unlisted_since
         return self.watch.is_complete and (since is None or self._clock.wall() - since > RETRY_S)
 

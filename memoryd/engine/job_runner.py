@@ -47,8 +47,8 @@ def has_new_rules(store: Store, job: str) -> bool:
 
 
 class JobRunner:
-    """The runner of a root's jobs, used by the thread that owns the root. `trouble` turns a disk error into the error
-    for the user."""
+    """The runner of a root's jobs, used by the thread that owns the root. `run` carries out a job, `trouble` turns a
+    disk error into the error for the user."""
 
     def __init__(
         self,
@@ -56,22 +56,24 @@ class JobRunner:
         clock: Clock,
         hints: Hints,
         tell: Tell,
+        run: Callable[[Job], Result],
         trouble: Callable[[BaseException | None], MemorydError],
     ) -> None:
         self._store = store
         self._clock = clock
         self._hints = hints
         self._tell = tell
+        self._run = run
         self._trouble = trouble
         self._ahead = clock.wall() - clock.boot()
         self._busy_s: dict[str, float] = {}  # by job: the pause after the next time the root is busy
 
-    def recorded(self, job: Job, work: Callable[[Job], Result]) -> tuple[Result, BaseException | None]:
+    def recorded(self, job: Job) -> tuple[Result, BaseException | None]:
         """Run `attempt` and record start and end in the journal, so that a crash in between shows. Raises OSError or
         MemorydError if the journal cannot be written."""
         self._store.journal.jobs.record_start(job.name, self._clock.wall())
         self._compare_clocks(job)
-        result, error = self.attempt(job, work)
+        result, error = self.attempt(job)
         self._record(job, error)
         if error is None and job.by == "schedule" and isinstance(result, ChangeResult) and result.waiting:
             self._hints.retry(self._store.name, job.name, BATCH_PAUSE_S)
@@ -92,10 +94,10 @@ class JobRunner:
             self._ahead = ahead
         self._store.clock_jump_s = ahead - self._ahead
 
-    def attempt(self, job: Job, work: Callable[[Job], Result]) -> tuple[Result, BaseException | None]:
+    def attempt(self, job: Job) -> tuple[Result, BaseException | None]:
         """Run the job; return its result and the error, if any."""
         try:
-            return work(job), None
+            return self._run(job), None
         except MemorydError as error:
             if isinstance(error, DeniedError) and isinstance(error.__cause__, OSError):
                 trouble = self._trouble(error.__cause__)  # a disk error, as worded by a lower layer

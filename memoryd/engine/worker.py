@@ -49,10 +49,10 @@ class Worker:
         store.urgent_callback = self._between_parts
         store.lock_watch.monotonic = store.progress.monotonic = clock.monotonic
         self.root = Root(store, clock, hints, tell, embedder)
-        self.runner = JobRunner(store, clock, hints, tell, self.root.trouble)
         self.inbox = Inbox(pace, clock, self.root.next_due, lambda: self.root.last_change)
         self.inbox.decline = self._decline
         self.commands = Commands(self.root, self.inbox, clock, hints, tell)
+        self.runner = JobRunner(store, clock, hints, tell, self.commands.run, self.root.trouble)
         self._handing_over = threading.Lock()
         self._successor: Callable[[Job], object] | None = refuse  # takes what this worker does not begin
         self._waiting: list[Job] = []  # for a successor
@@ -306,7 +306,7 @@ class Worker:
         # Others look at the lock file as well: a stored memory is answered first, and the lock released then.
         with self.store.release_later() if job.name in STORING else nullcontext():
             try:
-                result, error = perform(job, self.commands.run)
+                result, error = perform(job)
             except (OSError, MemorydError) as refused:  # a journal error: reported to the caller, too
                 result, error = Result(), self.root.trouble(refused)
             if self._restarts and isinstance(error, ShuttingDownError):  # nothing was done that cannot be repeated
@@ -355,7 +355,7 @@ class Worker:
             self.commands.rescan()
         elif self.root.health.may_run(job.name, writes=job.name in WRITING_JOBS):
             with self.store.unattended():
-                self.runner.recorded(job, self.commands.run)
+                self.runner.recorded(job)
 
 
 def _is_sync(job: Job) -> bool:

@@ -107,7 +107,7 @@ class Store(StoreLock):
         self.lost_write_findings: list[tuple[float, Finding]] = []
         self.losses = Losses()
         self.unreadable_since: dict[str, float] = {}  # by path, in epoch seconds
-        self.unlisted_since: float | None = None  # the first of the last scans that could not list every directory
+        self.unlisted_since: float | None = None  # the first scan of those that could not list every directory
         self.unsaved_versions = UnsavedVersions()
         self.clock_jump_s = 0.0  # of the wall clock against the boot clock, while memoryd runs
         self.attachments = 0  # how often the directory was opened; each time all watches become invalid

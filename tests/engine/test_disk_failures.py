@@ -65,7 +65,6 @@ def test_a_link_or_file_in_the_way_is_no_trouble_with_the_disk(tmp_path: Path, k
         troubles.append(error)
         return DeniedError("trouble")
 
-    runner = JobRunner(world.store, Clock(), SILENT, lambda *_: None, note)
     world.write(CORE, lines(memory(1)))
     if kind == "link":
         world.path(".backup").symlink_to(tmp_path)
@@ -76,7 +75,7 @@ def test_a_link_or_file_in_the_way_is_no_trouble_with_the_disk(tmp_path: Path, k
         create_backups(world.store, world.now)
         return Result()
 
-    _, error = runner.attempt(Job("backup"), back_up)
+    _, error = JobRunner(world.store, Clock(), SILENT, lambda *_: None, back_up, note).attempt(Job("backup"))
     assert isinstance(error, ConflictError)
     assert ".backup" in error.message
     assert troubles == []

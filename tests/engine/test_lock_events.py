@@ -50,7 +50,7 @@ def test_a_sweep_where_no_lock_is_wakes_nobody_and_counts(tmp_path: Path) -> Non
     assert turn.scheduled is not None
     assert turn.scheduled.name == "locks"
     assert world.store.journal.jobs.times()["locks"].runs == 3
-    worker.runner.recorded(turn.scheduled, worker.commands.run)
+    worker.runner.recorded(turn.scheduled)
     assert world.store.journal.jobs.times()["locks"].runs == 4
     assert not world.path(".lock").exists()
     worker.root.end()
