@@ -106,7 +106,7 @@ def _parse_new(
         note_loss(store, None, done, now)
         return FileOutcome.of(done)
     deflation = begin_version(store, content)
-    row, document = _parsed(store, path, content, fingerprint, now)
+    row, document = _parse(store, path, content, fingerprint, now)
     note_version(store, row, content, now, deflation=deflation)
     parsed.append((row, document))
     return FileOutcome.of(row)
@@ -176,7 +176,7 @@ def _index_content(
         )
         return FileOutcome.WAITING
     read = with_counts(new, document, None)
-    completed = _completed(store, read, content, document, now)
+    completed = _complete(store, read, content, document, now)
     note_loss(store, row, read, now)
     store.catalogue.replace(read, completed)
     store.file_pieces.note(path, read.digest, store.known_layout.reader.pieces(content, document))
@@ -203,14 +203,14 @@ def _index_change(store: Store, row: FileRow, new: FileRow, content: bytes, now:
     return True
 
 
-def _parsed(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> tuple[FileRow, Document]:
+def _parse(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> tuple[FileRow, Document]:
     """Parse a whole file that is not in the catalogue."""
     mtime = fingerprint.mtime_ns / 1e9
     document = store.known_layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
     row = with_counts(_new_row(store, path, content, fingerprint, now), document, None)
     if len(content) >= SLOW_TO_PARSE:
         store.file_pieces.note(path, row.digest, store.known_layout.reader.pieces(content, document))
-    return row, _completed(store, row, content, document, now)
+    return row, _complete(store, row, content, document, now)
 
 
 def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> FileRow:
@@ -229,7 +229,7 @@ def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, 
     )
 
 
-def _completed(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> Document:
+def _complete(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> Document:
     """Return a document with what the store knows of the file: findings about the whole file, and counts of reads."""
     told = (*overwrite_losses(store, row), *undo_findings(store, row, document))
     more = (*file_findings(store, row, is_empty=not content), *told)
