@@ -284,7 +284,7 @@ class Roots:
         return found
 
     def job_rows(self, worker: Worker) -> list[ScheduledJob]:
-        """Return the schedule of one root with the last outcomes; without these if its worker has ended."""
+        """Return the schedule of one root with the last outcomes."""
         return job_rows(worker, self.timetable, self._clock.wall())
 
     # --- hints for the workers

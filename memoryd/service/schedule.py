@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from memoryd.core.schedule import Adaptive, Cron, Every, next_due, parse_schedule
 from memoryd.disk.journal import Journal
-from memoryd.disk.journal.database import JournalError
 from memoryd.disk.journal.jobs import JobTime
 from memoryd.engine.job_runner import has_new_rules
 from memoryd.engine.jobs import WRITING_JOBS, runnable
@@ -61,13 +60,8 @@ def first_armed(journal: Journal, job: str, cron: Cron, now: float) -> float:
 
 
 def job_rows(worker: Worker, timetable: Timetable, now: float) -> list[ScheduledJob]:
-    """Return the schedule of one root with the last outcomes; without these if its worker has ended."""
-    try:
-        times = worker.store.journal.jobs.times()
-    except JournalError:
-        if not worker.ends:
-            raise
-        times = {}
+    """Return the schedule of one root with the last outcomes."""
+    times = worker.store.journal.jobs.times()
     return [
         _row(worker, job, times.get(job), timetable.next_run(worker.name, job), now) for job in runnable(worker.store)
     ]

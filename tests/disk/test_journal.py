@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import memoryd
 from memoryd.core.retention import Quality
 from memoryd.disk.blobs import Blobs
 from memoryd.disk.journal import Entry, Journal, Step
+from memoryd.disk.journal.database import JournalError
 from memoryd.disk.journal.jobs import MOST_IDLE_RUNS
 from memoryd.disk.journal.trash import Pin
 from memoryd.errors import BusyError, MemorydError, NotFoundError
@@ -371,3 +373,24 @@ def _assert_whole(entries: list[Entry], blobs: Blobs) -> None:
         assert entry.state in {"begun", "done", "interrupted"}
         assert entry.steps[0].applied or entry.state != "done"
         assert all(step.blob and blobs.get(step.blob).startswith(b"content") for step in entry.steps)
+
+
+def test_the_history_of_jobs_is_read_while_a_write_hangs(journal: Journal) -> None:
+    """As on a disk that is frozen: `status` shows it, and answers all the same."""
+    journal.jobs.record_start("backup", 5.0)
+    journal.jobs.record_end("backup", "ok", 6.0)
+    with ThreadPoolExecutor(1) as pool, journal.database.writing():
+        asked = pool.submit(journal.jobs.times)
+        assert wait([asked], 5).done, "it waits for no lock"
+    assert asked.result()["backup"].last_end == 6.0
+
+
+def test_a_failed_write_is_not_shown(journal: Journal) -> None:
+    journal.jobs.record_start("backup", 5.0)
+    journal.database.connection.execute("CREATE TRIGGER no AFTER UPDATE ON jobs BEGIN SELECT RAISE(ABORT, 'no'); END")
+    with pytest.raises(JournalError):
+        journal.jobs.record_end("backup", "ok", 6.0)
+    assert journal.jobs.times()["backup"].running
+    journal.database.connection.execute("DROP TRIGGER no")
+    journal.jobs.record_end("backup", "ok", 7.0)
+    assert journal.jobs.times()["backup"].last_end == 7.0

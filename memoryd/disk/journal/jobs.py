@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +15,7 @@ from memoryd.disk.journal.database import Database, printable
 MOST_IDLE_RUNS = 60  # of one job in a row without a record
 RESULTS = frozenset({"ok", "failed", "refused_by_guard", "busy", "skipped"})
 
+_ALL = "SELECT * FROM jobs ORDER BY name"
 JOB_TABLES = (
     """CREATE TABLE jobs (
         name TEXT PRIMARY KEY, last_start REAL, last_end REAL, last_result TEXT, last_error TEXT,
@@ -39,10 +42,12 @@ class JobTime(Struct, frozen=True):
 
 class JobTable:
     """The history of every job. Most writes are not synced: a lock sweep every ten seconds must not wake a disk. Runs
-    that had nothing to do are counted in memory, and written with the next run of their job or at the end."""
+    that had nothing to do are counted in memory, and written with the next run of their job or at the end. Reading
+    never waits for a write, which may hang with its disk."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._known = _times(db.rows(_ALL))
         self._idle_lock = threading.Lock()
         self._idle: dict[str, tuple[int, float]] = {}  # by job: runs, and when the last one was
 
@@ -63,7 +68,7 @@ class JobTable:
             idle = [(name, *self._idle.pop(name)) for name in wanted]
         if not idle:
             return
-        with self._db.writing(durable=False) as db:
+        with self._writing() as db:
             for name, runs, at in idle:
                 db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
                 db.execute(
@@ -75,7 +80,7 @@ class JobTable:
     def record_start(self, name: str, now: float) -> None:
         """Record that the job starts, so that a crash during the run is detected."""
         self.flush([name])
-        with self._db.writing(durable=False) as db:
+        with self._writing() as db:
             db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
             db.execute("UPDATE jobs SET last_start = ?, running = 1, runs = runs + 1 WHERE name = ?", (now, name))
 
@@ -84,7 +89,7 @@ class JobTable:
         Raises ValueError for any other."""
         if result not in RESULTS:
             raise ValueError(f"unknown job result {result!r}")
-        with self._db.writing(durable=False) as db:
+        with self._writing() as db:
             db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
             db.execute(
                 "UPDATE jobs SET last_end = ?1, running = 0, last_result = ?2, last_error = ?3, "
@@ -95,13 +100,13 @@ class JobTable:
 
     def record_missed(self, name: str, count: int = 1) -> None:
         """Count runs that fell due while the daemon was not running."""
-        with self._db.writing(durable=False) as db:
+        with self._writing() as db:
             db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
             db.execute("UPDATE jobs SET missed = missed + ? WHERE name = ?", (count, name))
 
     def fail_interrupted(self) -> list[str]:
         """Count jobs that were running when the daemon ended as failed; return their names. Called at the start."""
-        with self._db.writing() as db:
+        with self._writing(durable=True) as db:
             names = [str(row["name"]) for row in db.execute("SELECT name FROM jobs WHERE running ORDER BY name")]
             db.execute(
                 "UPDATE jobs SET running = 0, last_result = 'failed', failures = failures + 1, "
@@ -113,10 +118,20 @@ class JobTable:
         """Return the history of each job that has run, by name."""
         with self._idle_lock:
             idle = dict(self._idle)
-        rows = self._db.rows("SELECT * FROM jobs ORDER BY name")
-        found = {row["name"]: JobTime(**{**dict(row), "running": bool(row["running"])}) for row in rows}
+        found = dict(self._known)
         for name, (runs, at) in idle.items():
             known = found.get(name, JobTime(name))
             ran = replace(known, last_start=at, last_end=at, last_success=at, last_result="ok", last_error=None)
             found[name] = replace(ran, runs=known.runs + runs)
         return found
+
+    @contextmanager
+    def _writing(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        with self._db.writing(durable=durable) as db:
+            yield db
+            known = _times(db.execute(_ALL))
+        self._known = known
+
+
+def _times(rows: Iterable[sqlite3.Row]) -> dict[str, JobTime]:
+    return {row["name"]: JobTime(**{**dict(row), "running": bool(row["running"])}) for row in rows}

@@ -55,7 +55,6 @@ class Journal:
         self._spool = Spool(f"{path}-spool")
         self._receipts = Receipts(path, self._receipts_between)
         self.database = Database(path, _SCHEMA, before=self._insert_pending, after=self._spool.empty)
-        self.jobs = JobTable(self.database)
         self.facts = Facts(self.database)
         self.backups = BackupTable(self.database)
         self.quarantine = QuarantineTable(self.database)
@@ -63,6 +62,7 @@ class Journal:
         self.pins = PinTable(self.database)
         self.access = AccessTable(self.database)
         try:
+            self.jobs = JobTable(self.database)
             self._spool.read()  # only now: `before` would insert its entries before the tables exist
             self.fold()
         except BaseException:
