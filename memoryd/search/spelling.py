@@ -1,8 +1,9 @@
 """Read a misspelt word of a question as the nearest word that a memory has.
 
 A word counts as misspelt if no memory has it in any form. A compound is read as the memories write it, as one word or
-two (`wifi`, `wi-fi`). Any other word is read as one that begins alike and differs by one letter (added, left out,
-replaced) or by two neighbours that changed places. A common English word is left as it is: its meaning is searched.
+two (`wifi`, `wi-fi`). Any other word is read as one that differs by one letter (added, left out, replaced) or by two
+neighbours that changed places; one that begins alike comes first. A common English word is left as it is: its meaning
+is searched.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from string import ascii_lowercase
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -22,8 +24,11 @@ from memoryd.search.embedding.static import is_common_word, words_within
 from memoryd.search.query_terms import ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import Question
+from memoryd.search.stems import languages_of
 
-MIN_LETTERS = 6  # shorter words have too many neighbours
+MIN_LETTERS = 5  # shorter words have too many neighbours
+MIN_LETTERS_ELSEWHERE = 6  # in a question in another language, of which no common words are known
+_PERHAPS_ENGLISH = (languages_of(("the",)), languages_of(()))
 MAX_COMPOUND = 100  # letters: each way to split a word is a column of a query
 MIN_PART = 2  # letters of a part of a compound
 MAX_CORRECTED = 3  # words of one question
@@ -51,10 +56,12 @@ def read_question(reader: IndexReader, question: Question, missing: Missing) -> 
         return Reading(question, {})
     words = {**_joined(reader, question.query, missing.words), **_split(reader, question.query, missing.words)}
     wrong = [each for each in missing.words if each.isalpha() and each not in words]
+    shortest = MIN_LETTERS if question.query.languages in _PERHAPS_ENGLISH else MIN_LETTERS_ELSEWHERE
     for word in () if missing.identifiers else wrong[:MAX_CORRECTED]:
-        parts = _parts(reader, word)
-        near = parts or _nearest(reader, word)
-        if near is not None and (parts or not is_common_word(word)):  # last: the first call loads a list
+        near = _parts(reader, word)
+        if near is None and len(word) >= shortest and not is_common_word(word):
+            near = _nearest(reader, word)
+        if near is not None:
             words[word] = near
     if not words:
         return Reading(question, {})
@@ -107,15 +114,24 @@ def _in_memories(reader: IndexReader, asked: Mapping[str, str]) -> list[str]:
 
 
 def _nearest(reader: IndexReader, word: str) -> str | None:
-    """Return the most frequent word that differs by one letter; None if there is none, or the word is too short."""
-    if len(word) < MIN_LETTERS:
-        return None
-    near = words_near(word, "\n".join(("", *reader.words_beginning(word[0]), "")))
+    """Return the most frequent word that differs by one letter; None if there is none."""
+    near = words_near(word, "\n".join(("", *reader.words_beginning(word[0]), ""))) or _beginning_otherwise(reader, word)
     if not near:
         return None
     counts = reader.term_frequencies([Term(each) for each in near])
     count, _, best = max((count, -at, each) for at, (count, each) in enumerate(zip(counts, near, strict=True)))
     return best if count else None
+
+
+def _beginning_otherwise(reader: IndexReader, word: str) -> list[str]:
+    """Return the words that differ by their first letter, or by the first two, which changed places."""
+    rest = word[1:]
+    others = (
+        rest,
+        f"{rest[0]}{word[0]}{rest[1:]}",
+        *(f"{letter}{end}" for letter in ascii_lowercase for end in (rest, word)),
+    )
+    return [each for each in others if each != word and reader.words_beginning(each)[:1] == [each]]
 
 
 def words_near(word: str, vocabulary: str) -> list[str]:

@@ -63,7 +63,45 @@ def test_of_several_the_most_frequent_is_taken(stored: Stored) -> None:
     assert stored.hits("zarbel")[0]["why"].get("read_as") == {"zarbel": "zerbel"}
 
 
-@pytest.mark.parametrize("asked", ["regstr", "egistry", "pol", "gate77"])
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        ("jubernetes", "kubernetes"),
+        ("ubernetes", "kubernetes"),
+        ("kkubernetes", "kubernetes"),
+        ("ukbernetes", "kubernetes"),
+        ("Ocnfig", "config"),
+        ("afka", None),
+        ("kafak", "kafka"),
+        ("jafka", "kafka"),
+        ("akfka", "kafka"),
+        ("kfaka", "kafka"),
+    ],
+)
+def test_the_first_letter_may_be_wrong_and_a_word_of_five_letters(asked: str, read: str | None, stored: Stored) -> None:
+    stored.texts("the config of kubernetes is in git", "kafka has three brokers")
+    reasons = [hit["why"].get("read_as") for hit in stored.hits(f"where is the {asked}")]
+    assert reasons == [read and {asked.lower(): read}]
+
+
+def test_a_word_that_begins_alike_is_nearer(stored: Stored) -> None:
+    stored.texts("the kerbel", "a zarbel met", "one zarbel left", "zerbel")
+    assert stored.hits("zurbel")[0]["why"]["read_as"] == {"zurbel": "zarbel"}
+    assert stored.hits("kurbel")[0]["why"]["read_as"] == {"kurbel": "kerbel"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "read"), [("welchen platz bucht sie im Zug", None), ("welchen plazza bucht sie im Zug", "piazza")]
+)
+def test_a_short_word_of_another_language_is_not_read_as_an_english_one(
+    asked: str, read: str | None, stored: Stored
+) -> None:
+    stored.texts("a plate in the Zug", "the piazza")
+    assert {hit["why"].get("read_as", {}).get("plazza") for hit in stored.hits(asked)} == {read}
+    assert all("platz" not in hit["why"].get("read_as", {}) for hit in stored.hits(asked))
+
+
+@pytest.mark.parametrize("asked", ["regstr", "ergstry", "pol", "gate77"])
 def test_other_words_are_not_replaced(asked: str, stored: Stored) -> None:
     stored.texts("the registry", "a pool", "gate78 is open")
     assert all("read_as" not in hit["why"] for hit in stored.hits(f"open {asked}"))
@@ -99,13 +137,14 @@ def test_a_word_of_thousands_of_letters_is_no_compound(stored: Stored) -> None:
     assert found["fresh"]["root"]["state"] == "fresh"
 
 
-def test_the_list_of_common_words_is_read_only_for_a_word_with_a_neighbour(
+def test_the_list_of_common_words_is_read_only_for_a_longer_word_that_no_memory_has(
     stored: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     common = Mock(return_value=True)
     monkeypatch.setattr(spelling, "is_common_word", common)
     stored.texts("the zanzibar ledger")
-    assert stored.ids("quagga") == stored.ids("zamzibar") == []
+    assert stored.ids("zanzibar") == ["m0"]
+    assert stored.ids("yurt") == stored.ids("zamzibar") == []
     common.assert_called_once_with("zamzibar")
 
 

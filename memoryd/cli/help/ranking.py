@@ -64,8 +64,8 @@ RESULTS = (
     ),
     Entry(
         "why.read_as",
-        "A word that no memory has is read as one that differs by one letter, or as a compound or a name written in "
-        "another way (wifi, wi-fi; maxPoolSize, max_pool_size): this names both.",
+        "A word that no memory has is read as one that differs by one letter if it has five or more, or as a compound "
+        "or a name written in another way (wifi, wi-fi; maxPoolSize, max_pool_size): this names both.",
     ),
 )
 
