@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import click
 
@@ -43,42 +40,24 @@ def run(
 
     PATHs are added to the roots of the configuration. With --observe only your own commands, such as `add`, write.
     """
-    with _early_signals():  # the imports below take most of the start
-        from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed
-        from memoryd.operations.recognition import existing_directory  # noqa: PLC0415 - only when needed
-        from memoryd.service import start  # noqa: PLC0415 - only when needed
+    from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed
+    from memoryd.operations.recognition import existing_directory  # noqa: PLC0415 - only when needed
+    from memoryd.service import start  # noqa: PLC0415 - only when needed
 
-        places = find_places(**ctx.find_root().obj)
-        absolute = tuple(map(absolute_path, paths))
-        for path in absolute if layout is None else ():
-            existing_directory(path, "check the spelling, or give --layout for a directory that will be created later")
-        try:
-            code = start.run(
-                places, paths=absolute, layout=layout, log_format=log_format, log_level=log_level, observe=observe
-            )
-        except MemorydError as error:
-            if not exits.is_final_for_launchd(error, os.environ):
-                raise
-            exits.report_error(error, as_json=False)
-            code = exits.DONE
-        ctx.exit(code)
-
-
-@contextmanager
-def _early_signals() -> Iterator[None]:
-    """End with 0 on a signal: until the daemon takes its lock, and the signals with it, there is nothing to put in
-    order."""
-    before = {number: signal.signal(number, _end_at_once) for number in (signal.SIGTERM, signal.SIGINT)}
+    places = find_places(**ctx.find_root().obj)
+    absolute = tuple(map(absolute_path, paths))
+    for path in absolute if layout is None else ():
+        existing_directory(path, "check the spelling, or give --layout for a directory that will be created later")
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _end_at_once(number: int, frame: object) -> None:
-    del number, frame
-    os._exit(exits.DONE)
+        code = start.run(
+            places, paths=absolute, layout=layout, log_format=log_format, log_level=log_level, observe=observe
+        )
+    except MemorydError as error:
+        if not exits.is_final_for_launchd(error, os.environ):
+            raise
+        exits.report_error(error, as_json=False)
+        code = exits.DONE
+    ctx.exit(code)
 
 
 @click.command(epilog=example("memoryd demo --keep"))

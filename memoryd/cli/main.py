@@ -32,7 +32,10 @@ _OPTIONS = ("--config", "--state-dir", "--socket")  # in the order of the parame
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
     _open_closed_streams()
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
+    words = sys.argv[1:] if argv is None else argv
+    if _split(words)[1][:1] == ["run"]:
+        _end_on_signals()
+    sys.exit(run(words))
 
 
 def run(argv: Sequence[str]) -> int:
@@ -76,12 +79,23 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _split(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Split off the leading global options that are written as `--name value`."""
+    """Split off the leading global options, written as `--name value` or `--name=value`."""
     places, words = {}, list(argv)
-    while len(words) > 1 and words[0] in _OPTIONS and not words[1].startswith("-"):
-        places[words[0]] = words[1]
-        del words[:2]
+    while words and (named := words[0].partition("="))[0] in _OPTIONS:
+        if not named[1] and (len(words) == 1 or words[1].startswith("-")):
+            break
+        places[named[0]] = named[2] if named[1] else words.pop(1)
+        del words[0]
     return places, words
+
+
+def _end_on_signals() -> None:
+    """Let SIGTERM and SIGINT end the process with 0. The daemon takes them over once there is something to put in
+    order, after half a second of imports."""
+    import signal  # noqa: PLC0415 - takes a client command too long
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(exits.DONE))
 
 
 def _report_os_error(error: OSError, *, as_json: bool) -> int:

@@ -37,15 +37,16 @@ if place.endswith("()"):
     called = getattr(daemon, place[:-2])
     setattr(daemon, place[:-2], lambda *given, **named: (stop(), called(*given, **named))[1])
 sys.meta_path.insert(0, Finder())
-from memoryd.cli.main import run
+from memoryd.cli.main import main
 os.mkdir(f"{base}/root")
-places = ["--state-dir", f"{base}/state", "--socket", f"{base}/socket"]
-sys.exit(run([*places, "run", f"{base}/root", "--layout", "jsonl-store", "--log-format", "json"]))
+places = ["--state-dir", f"{base}/state", f"--socket={base}/socket"]
+main([*places, "run", f"{base}/root", "--layout", "jsonl-store", "--log-format", "json"])
 """
 
 
 @pytest.mark.parametrize(
-    "place", ["memoryd.config.places", "memoryd.service.start", "load()", "prepare_private()", "take()"]
+    "place",
+    ["memoryd.cli.program", "memoryd.config.places", "memoryd.service.start", "load()", "prepare_private()", "take()"],
 )
 def test_told_to_end_while_it_starts_it_ends_in_order(tmp_path: Path, place: str) -> None:
     """A script that waits for it takes an end by the signal for a failure."""
