@@ -65,6 +65,7 @@ _IDENTIFIER = re.compile(
 )
 _NUMBER_AT_END = re.compile(r"[\W_]\d+$")
 _WORD = re.compile(r"\w+")
+_DIGIT = re.compile(r"\d")
 _RUNS = re.compile(r"\d+|\D+")
 _MEASURE = re.compile(r"\d+([.,]\d+)?(st|nd|rd|th|s|k|x|am|pm|h|min|ms|kg|g|km|cm|mm|m|l|kb|mb|gb|tb)", re.IGNORECASE)
 _SPELT = {number: word for word, number in NUMBERS.items() if word.isalpha()} | {
@@ -110,8 +111,10 @@ def missing_words(reader: IndexReader, query: ParsedQuery, period: str = "") -> 
 
 def _with_numbers(reader: IndexReader, words: Sequence[Term], query: ParsedQuery) -> tuple[Collection[int], ...]:
     """Return for each number among some words of a query the keys of the memories with it, however it is written."""
+    if _DIGIT.search(query.raw) is None:
+        return ()
     before = {word: last for last, word in pairwise(["", *(word.text for word in query.words)])}
-    numbers = [_number(word.text, before[word.text]) for word in words if any(map(str.isdecimal, word.text))]
+    numbers = [_number(word.text, before[word.text]) for word in words if _DIGIT.search(word.text)]
     found = reader.keys_with(numbers, MAX_WITH_NUMBER) if numbers else ()
     return tuple(keys for keys in found if keys is not None)
 

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from calendar import isleap
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 from memoryd.core.dates import iso, parse_stamp
@@ -70,13 +71,14 @@ _NEWEST = re.compile(
     r"|at the moment|at present)\b",
     re.IGNORECASE,
 )
+_FOREIGN_NEWEST = frozenset().union(*NEWEST.values())
 _ENGLISH_TOO = {"actual"}  # means another thing in a question that may be in any language
 _TIMES = """
 today yesterday this last past previous day days week weeks month months year years ago since before after until current
 currently latest newest recent recently lately now nowadays presently moment tonight weekend quarter quarters few couple
 tomorrow next
 """
-TIME_WORDS = frozenset((*_MONTHS, *_DAYS, *_TIMES.split())).union(*NEWEST.values())
+TIME_WORDS = frozenset((*_MONTHS, *_DAYS, *_TIMES.split(), *_FOREIGN_NEWEST))
 """Words that a question names a time with, which a memory of that time need not have."""
 
 
@@ -103,6 +105,7 @@ class Period(NamedTuple):
         return f"{self.words}: {since} to {until}"
 
 
+@lru_cache(maxsize=16)
 def period_in(question: str, now: float) -> Period | None:
     """Return the first period that a question names, in English or in another language. `now` in seconds."""
     found = _english_period(question, now)
@@ -200,7 +203,11 @@ def prefers_newest(question: str) -> bool:
     if _NEWEST.search(question) is not None:
         return True
     query = parse_query(question)
-    words = {term.text for term in query.words} - (_ENGLISH_TOO if query.languages == languages_of(()) else set())
+    words = {term.text for term in query.words}
+    if words.isdisjoint(_FOREIGN_NEWEST):
+        return False
+    if query.languages == languages_of(()):
+        words -= _ENGLISH_TOO
     return any(not words.isdisjoint(NEWEST.get(language, ())) for language in query.languages)
 
 
