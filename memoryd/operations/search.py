@@ -37,7 +37,7 @@ from memoryd.operations.search_scope import (
 )
 from memoryd.search.confidence import without_secrets
 from memoryd.search.modes import SearchEngine, filters_within, find_phrase, missing_in
-from memoryd.search.periods import period_in
+from memoryd.search.periods import Period, period_in
 from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate, Points
 from memoryd.search.rerank import JUDGED, Reranker
@@ -108,16 +108,17 @@ def search(
         if root.name in allowed
     ]
     missing: list[tuple[str, ...]] = []  # of each root
+    period: Period | None = None
     hits: list[Hit] = []
     if words.quoted and request.like is None:
         for root, wanted in in_scope:
             hits += _find_phrase(root, wanted, words, now, fresh[root.name])
     if not hits:  # where one root has the phrase, the others are not searched for anything else
         for root, wanted in in_scope:
-            found, missing_here = _find(root, wanted, words, now, engine, fresh[root.name])
+            found, missing_here, period = _find(root, wanted, words, now, engine, fresh[root.name])
             missing.append(missing_here)
             hits += found
-    period = _period(in_scope, hits, words, now) if missing and request.like is None else None
+    row = _period_row(_as_asked(period, words, hits, now), in_scope, hits)
     if request.mode == "semantic":
         for root, _ in in_scope:
             fresh[root.name].semantic = _missing_semantic([hit for hit in hits if hit.root is root])
@@ -136,8 +137,8 @@ def search(
     nowhere = [word for word in missing[0] if all(word in each for each in missing)] if missing else []
     if nowhere:
         result.missing_words = without_secrets(nowhere, words.raw)
-    if period is not None:
-        result.period = period
+    if row is not None:
+        result.period = row
     if packed is not None:
         result.embedding, result.tokens = packed
     return result
@@ -145,16 +146,19 @@ def search(
 
 def _find(
     root: SearchRoot, request: SearchQuery, words: ParsedQuery, now: float, engine: SearchEngine, fresh: Freshness
-) -> tuple[list[Hit], tuple[str, ...]]:
-    """Return the hits in one root, and the words that no memory there has."""
+) -> tuple[list[Hit], tuple[str, ...], Period | None]:
+    """Return the hits in one root, the words that no memory there has, and the period that the question names."""
     missing: list[str] = []
+    period: Period | None = None
 
     def query(reader: IndexReader) -> list[Hit]:
+        nonlocal period
         query_with_forms = words.with_forms(reader)
         limit = request.limit + (request.excluded is not None)
         question = Question(query_with_forms, request.filters, request.mode, limit, now, _profile(root), request.like)
         missing_here = missing_in(reader, question)
         missing.extend(missing_here.words)
+        period = question.period if request.like is None else None
         try:
             ranked = engine.find(reader, question, missing_here)
         except VectorsMissingError as reason:
@@ -165,7 +169,7 @@ def _find(
         shown = query_with_forms.words if request.mode == "semantic" else ()  # it has not looked for any word
         return _hits(root, reader, found, query_with_forms.without_reader(shown))
 
-    return read_index(root, fresh, query), tuple(missing)
+    return read_index(root, fresh, query), tuple(missing), period
 
 
 def _find_phrase(root: SearchRoot, request: SearchQuery, words: ParsedQuery, now: float, fresh: Freshness) -> list[Hit]:
@@ -179,11 +183,17 @@ def _hits(root: SearchRoot, reader: IndexReader, found: Sequence[Candidate], que
     return [Hit(root, memories[each.key], each, query) for each in found if each.key in memories]
 
 
-def _period(
-    in_scope: Sequence[tuple[SearchRoot, SearchQuery]], hits: Sequence[Hit], words: ParsedQuery, now: float
+def _as_asked(period: Period | None, words: ParsedQuery, hits: Sequence[Hit], now: float) -> Period | None:
+    """Return the period of the question as it was read for the first hit; `period`: of the question as typed."""
+    if not hits or not _read_as(hits[0]):
+        return period
+    return period_in(_as_read(words.raw, hits)[:MAX_CHARS], now)
+
+
+def _period_row(
+    period: Period | None, in_scope: Sequence[tuple[SearchRoot, SearchQuery]], hits: Sequence[Hit]
 ) -> PeriodRow | None:
-    """Return the period that a question names; None if it names none."""
-    period = period_in(_as_read(words.raw, hits)[:MAX_CHARS], now)
+    """Return the period that a question names, and whether any memory is from then."""
     if period is None:
         return None
 

@@ -11,7 +11,6 @@ import re
 import unicodedata
 from calendar import isleap
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import NamedTuple
 
 from memoryd.core.dates import iso, parse_stamp
@@ -105,7 +104,6 @@ class Period(NamedTuple):
         return f"{self.words}: {since} to {until}"
 
 
-@lru_cache(maxsize=16)
 def period_in(question: str, now: float) -> Period | None:
     """Return the first period that a question names, in English or in another language. `now` in seconds."""
     found = _english_period(question, now)
