@@ -142,7 +142,25 @@ def find_lost_writes(store: Store, row: FileRow, content: bytes, document: Docum
     if is_newest_change(store, row):  # made after another program had saved the file in another format
         known |= {new_id: known.pop(identity) for identity, new_id in changed.items()}
         return
-    present = {record.id: sha256(record.span.of(content)) for record in document.records}
+    find_lost_changes(store, row, digests_of(document, content), changed, now)
+
+
+def may_have_lost_writes(store: Store, row: FileRow) -> bool:
+    """True if changes to a file are watched, and another program wrote it after the newest change of memoryd."""
+    return bool(store.recent.get(row.path)) and not is_newest_change(store, row)
+
+
+def digests_of(document: Document, content: bytes) -> dict[str, str]:
+    """Return the SHA-256 of each memory of a document, or of a part of it, by id; `content`: of the whole file."""
+    return {record.id: sha256(record.span.of(content)) for record in document.records}
+
+
+def find_lost_changes(
+    store: Store, row: FileRow, present: Mapping[str, str], changed: Mapping[str, str], now: float
+) -> None:
+    """Find watched changes that are missing among these memories of a file (id -> SHA-256), and queue them. `changed`:
+    the new ids of memories that another program saved in another format."""
+    known = store.recent[row.path]
     for identity, recent in list(known.items()):
         del known[identity]
         new_id = changed.get(identity, identity)

@@ -92,6 +92,7 @@ def _refresh_paths(store: Store, paths: Iterable[str], now: float, *, verify: bo
                 continue  # by a further event of the same change; the next refresh without `tails` makes sure
             if tails and row is not None and index_tail(store, row, found, now):
                 outcomes[path] = FileOutcome.CHANGED
+                store.pending_changes.indexed(path)
             else:
                 outcomes[path] = _index_file(store, path, found, row, now, verify=verify)
     _forget(store, deleted, now)

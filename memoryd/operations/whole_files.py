@@ -23,7 +23,14 @@ from memoryd.operations.changed_lines import FileOutcome, append_part, restamp, 
 from memoryd.operations.check import clear_unread, file_findings, note_unread
 from memoryd.operations.file_versions import begin_version, note_version, save_versions
 from memoryd.operations.losses import note_loss, note_losses_of_new_files, overwrite_losses
-from memoryd.operations.overwrites import find_lost_writes, is_watched, undo_findings
+from memoryd.operations.overwrites import (
+    digests_of,
+    find_lost_changes,
+    find_lost_writes,
+    is_watched,
+    may_have_lost_writes,
+    undo_findings,
+)
 from memoryd.store import Store
 
 CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
@@ -156,7 +163,8 @@ def _index_content(
 ) -> FileOutcome:
     new = _new_row(store, path, content, fingerprint, now)
     mtime, recently_modified = fingerprint.mtime_ns / 1e9, new.recently_modified
-    if row and row.digest == new.digest and not row.pending:
+    is_lost = store.pending_changes.is_pending(path)  # a change of memoryd, if the file is as it was before that
+    if row and row.digest == new.digest and not row.pending and not is_lost:
         return restamp(store, row, row._replace(fingerprint=fingerprint, recently_modified=recently_modified))
     if _has_chunks(store, content):
         known = store.catalogue.identities(path) if row is not None else []
@@ -255,6 +263,7 @@ def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> 
     mtime = new.fingerprint.mtime_ns / 1e9
     so_far: FileRow | None = None
     base, before = ParseOffset(), store.progress.done
+    present: dict[str, str] | None = {} if may_have_lost_writes(store, new) else None
     while base.offset < len(content):
         store.check_stopping()
         newline = content.find(b"\n", base.offset + CHUNK_SIZE)
@@ -266,7 +275,11 @@ def _index_in_chunks(store: Store, new: FileRow, content: bytes, now: float) -> 
             store.catalogue.replace(so_far, part)
         else:
             append_part(store, so_far, part)
+        if present is not None:
+            present |= digests_of(part, content)
         base = ParseOffset(end, base.line + content.count(b"\n", base.offset, end))
         store.progress.reach(before + end)
     assert so_far is not None
+    if present is not None:
+        find_lost_changes(store, so_far, present, {}, now)
     return so_far

@@ -231,6 +231,8 @@ class _Commit:
             raise
         if prepared.change is not None:
             self.store.pending_changes.note(path, prepared.change._replace(after=replaced.fingerprint))
+        else:
+            self.store.pending_changes.invalidate(path)
         self._watch(replaced.replaced_file, position, len(before))
 
     def _watch(self, replaced: ReplacedFile | None, position: int, merged_size: int) -> None:

@@ -96,6 +96,10 @@ class PendingChanges:
         """Record a new file that is not in the catalogue."""
         self._created.add(path)
 
+    def is_pending(self, path: str) -> bool:
+        """True if a change of memoryd to a file is not indexed yet."""
+        return path in self._pending or path in self._created
+
     def pending_append(self, path: str) -> OwnChange | None:
         """Return the appended lines that are not indexed yet; None if they are not all recorded."""
         return self._changes.get(path) if self._pending.get(path) else None

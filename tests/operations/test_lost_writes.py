@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from memoryd.core.defaults import Policy
+from memoryd.disk.tree import Tree
 from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import NewMemory
-from memoryd.operations import memories
+from memoryd.operations import memories, whole_files
 from memoryd.operations.check import check
 from memoryd.operations.memories import Context, restore_lost_writes
 from memoryd.operations.refresh import refresh
@@ -80,9 +81,13 @@ class Site:
         refresh(self.store, None, self.now)
 
     def add(self) -> memories.Outcome:
-        made = memories.add(self.store, NewMemory(self.case.memory, self.case.where), self.now, Context(7))
+        made = self.add_unseen()
         refresh(self.store, None, self.now)
         return made
+
+    def add_unseen(self) -> memories.Outcome:
+        """Add a memory that the index does not have yet."""
+        return memories.add(self.store, NewMemory(self.case.memory, self.case.where), self.now, Context(7))
 
     def restart(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Stop in an orderly way, let an agent act, and start again."""
@@ -139,6 +144,60 @@ def test_an_overwritten_add_is_restored_once(layout: str, make: Callable[[str], 
     site.now += 90_000
     site.write(site.case.path, site.case.stale + b"\n")
     assert site.findings() in ([], ["info"])
+
+
+@pytest.mark.parametrize("layout", CASES)
+def test_an_add_that_is_overwritten_before_it_is_indexed_is_restored(layout: str, make: Callable[[str], Site]) -> None:
+    """The agent renames right after the reply. The file is then as the index knows it."""
+    site = make(layout)
+    site.write_stale_state(site.add_unseen())
+    assert site.has() == 0
+    (back,) = restore_lost_writes(site.store, site.now)
+    assert back.receipt
+    assert site.has() == 1 + (layout == "json-files")  # title and content
+    refresh(site.store, None, site.now)
+    assert site.findings() == ["info"]
+
+
+@pytest.mark.parametrize("tails", [False, True])
+def test_lines_of_the_agent_are_not_taken_for_those_of_an_add(make: Callable[[str], Site], tails: bool) -> None:
+    """What the agent wrote looks like lines appended to the file that the index knows."""
+    site = make("jsonl-store")
+    site.add_unseen()
+    new = site.root / "new"
+    new.write_bytes(site.case.stale + lines(learning(3)))
+    new.rename(site.root / site.case.path)
+    refresh(site.store, [site.case.path], site.now, tails=tails)
+    assert len(restore_lost_writes(site.store, site.now)) == site.has() == 1
+
+
+@pytest.mark.parametrize("tails", [False, True])
+def test_lines_appended_after_those_of_an_add_are_no_loss(
+    make: Callable[[str], Site], tails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make("jsonl-store")
+    site.add_unseen()
+    with (site.root / site.case.path).open("ab") as file:
+        file.write(lines(learning(3)))
+    monkeypatch.setattr(Tree, "read", None)  # nor is the file read whole
+    refresh(site.store, [site.case.path], site.now, tails=tails)
+    assert restore_lost_writes(site.store, site.now) == []
+    assert len(list(site.store.catalogue.entries([site.case.path]))) == 4
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_an_overwritten_change_of_a_large_file_is_noticed(
+    make: Callable[[str], Site], monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    """A large file is indexed in parts."""
+    monkeypatch.setattr(whole_files, "CHUNK_SIZE", 100)
+    site = make("jsonl-store")
+    made = site.add() if seen else site.add_unseen()
+    memories.update(site.store, learning(1)["id"], {"content": "a stork"}, site.now, Context())
+    site.write_stale_state(made)
+    assert [each.id for each in restore_lost_writes(site.store, site.now)] == [made.id]
+    refresh(site.store, None, site.now)
+    assert sorted(site.findings()) == ["info", "warning"]
 
 
 @pytest.mark.parametrize("layout", CASES)
