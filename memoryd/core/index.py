@@ -7,13 +7,13 @@ on how an engine stores or queries. An engine must pass `tests/index/test_contra
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, NamedTuple, Protocol
 
 from memoryd.core.findings import Finding, FindingNews
+from memoryd.core.places import Place
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Entry, Facts, FileStats, ReplacedRange, Role
 from memoryd.core.spans import Fingerprint, replace_surrogates, sha256
@@ -83,33 +83,6 @@ class RoleTotals(NamedTuple):
     files: int
     records: int
     size: int
-
-
-class Place(NamedTuple):
-    """The location of a memory as last read: bytes `start` to `end` of the file with this fingerprint and digest.
-
-    `recently_modified` as in `FileRow`. `archived`: the memory is marked as archived; its file may also be an archive.
-    """
-
-    path: str
-    role: str
-    start: int
-    end: int
-    line: int
-    id: str
-    archived: bool
-    fingerprint: Fingerprint
-    digest: str
-    recently_modified: bool
-
-    @property
-    def live(self) -> bool:
-        """True if it is neither marked as archived nor in an archive file."""
-        return self.role == Role.SOURCE and not self.archived
-
-
-ID_SUFFIX = re.compile(r"~[0-9a-f]{6}(\.\d+)?")
-"""The suffix that makes duplicate ids unique."""
 
 
 class Memory(NamedTuple):
@@ -261,7 +234,12 @@ class IndexReader(Protocol):
         return len({each.id for each in self.entries([path]) if not each.archived})
 
     def places(self, identity: str) -> list[Place]:
-        """Return the places of memories with exactly this id; if there are none, of those with this id and a suffix."""
+        """Return the places of memories with exactly this id; if there are none, of the one with this unique id, or of
+        those whose own id is this one and a suffix."""
+
+    def unique_ids(self, ids: Collection[str]) -> dict[int, str]:
+        """Return the unique id of each memory with one of these ids that other memories have too, by key."""
+        return {each.key: each.unique_id for id_ in {*ids} for each in self.places(id_) if each.is_shared}
 
     def also_archived(self) -> list[Place]:
         """Return the live memories whose id is also in an archive file, by path and position."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from memoryd.core.index import Identity, identity
 from memoryd.core.records import Facts, Record
 from memoryd.core.secrets import not_known_clean, redact
-from memoryd.core.spans import is_encodable, replace_surrogates
+from memoryd.core.spans import is_encodable, replace_surrogates, sha256
 
 _NO_TEXT = frozenset({bool, int, float, type(None)})
 _TOGETHER = 32  # records
@@ -36,6 +36,12 @@ def text_of(record: Record) -> Text:
         _clean_cached("\n".join(record.labels)),
         _clean(record.text),
     )
+
+
+def content_digest(text: Text) -> str:
+    """Return the digest of a text that unique ids are made of. It does not change when a memory is moved, archived or
+    read."""
+    return sha256("\0".join(text).encode())[:16]
 
 
 def identity_of(record: Record) -> Identity:

@@ -362,11 +362,17 @@ class WriteView(Struct, frozen=True):
 
 class Located(Struct, frozen=True):
     """A memory to change: its file, read afresh, and its record there. The document may hold only the memories with
-    this id (see `Load`)."""
+    this id (see `Load`). `unique_id` differs from the id of the record if other memories have that id."""
 
     path: str
     loaded: LoadedFile
     record: Record
+    unique_id: str = ""
+
+    @property
+    def is_shared(self) -> bool:
+        """True if other memories have its id."""
+        return self.unique_id not in ("", self.record.id)
 
 
 class WritePlan(NamedTuple):

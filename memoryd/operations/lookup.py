@@ -16,7 +16,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from memoryd.control.methods.memories import Freshness, GetResult, ListResult, MemoryRow
-from memoryd.core.index import Before, IndexReader, Memory, Place
+from memoryd.core.index import Before, IndexReader, Memory
+from memoryd.core.places import Place
 from memoryd.core.query import Filters
 from memoryd.core.records import ParseOffset, Record, Role
 from memoryd.core.secrets import redact
@@ -24,6 +25,7 @@ from memoryd.core.spans import Span, sha256
 from memoryd.disk.syscalls import NO_FILE, NO_READABLE_FILE, ChangingError
 from memoryd.disk.tree import Tree
 from memoryd.errors import BusyError, ConflictError, NotFoundError, RootMissingError, UsageError
+from memoryd.index.texts import content_digest, text_of
 from memoryd.layouts.protocol import Layout, Located
 from memoryd.operations.search_scope import (
     SearchRoot,
@@ -42,7 +44,8 @@ PART = 100_000  # characters; with the longest escapes half a line of the protoc
 
 class LoadedMemory(NamedTuple):
     """A memory read from its file. `native` is the object as written, or `{"text": ...}` for a memory that is plain
-    text; `raw` are its bytes; `entries` are the ids of the entries if it is a whole topic file."""
+    text; `raw` are its bytes; `entries` are the ids of the entries if it is a whole topic file. `record_id` is the id
+    in the file, "" if a read of it cannot be counted, because other memories have that id."""
 
     id: str
     path: str
@@ -52,6 +55,7 @@ class LoadedMemory(NamedTuple):
     native: Mapping[str, Any]
     raw: bytes
     entries: tuple[str, ...] = ()
+    record_id: str = ""
 
     def whole(self, root: str) -> GetResult:
         """Return the whole memory as the result of `memory.get`."""
@@ -98,6 +102,7 @@ def read_memory(store: Store, identity: str, now: float) -> LoadedMemory | None:
     if not places:
         return _topic_file(store, layout, identity)
     live = [each for each in places if each.live]
+    require_unambiguous(store.name, identity, [each for each in places if each.is_shared])
     try:
         with store.tree.duplicate() as tree:
             for place in require_unambiguous(store.name, identity, live or places):
@@ -142,7 +147,10 @@ def _busy(store: Store, error: ChangingError) -> BusyError:
 
 def _memory(store: Store, layout: Layout, place: Place, found: _ReadResult) -> LoadedMemory:
     native = store.known_layout.reader.native(place.path, found.text)
-    return LoadedMemory(place.id, place.path, found.line, not place.live, layout.name, native, found.text)
+    record_id = "" if place.is_shared else place.id
+    return LoadedMemory(
+        place.unique_id, place.path, found.line, not place.live, layout.name, native, found.text, record_id=record_id
+    )
 
 
 def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _ReadResult | None:
@@ -173,8 +181,8 @@ def _read_line(layout: Layout, tree: Tree, place: Place, now: float) -> _ReadRes
     if not whole or b"\n" in text:
         return None
     read = layout.reader.parse(place.path, text, now=now, mtime=0.0, base=ParseOffset(place.start, place.line))
-    same = [each for each in read.records if (each.id, each.span) == (place.id, Span(place.start, place.end))]
-    return _ReadResult(text, place.line) if same else None
+    same = [each for each in read.records if each.span == Span(place.start, place.end)]
+    return _ReadResult(text, place.line) if find_record(same, place) else None
 
 
 def _read_from_file(layout: Layout, tree: Tree, place: Place, now: float) -> _ReadResult | None:
@@ -208,9 +216,9 @@ def sort_places(layout: Layout, places: Iterable[Place]) -> list[Place]:
 
 
 def require_unambiguous(store_name: str, identity: str, places: Sequence[Place]) -> list[Place]:
-    """Return the places if they belong to one memory. Raises ConflictError, naming the candidates, if a short id is
+    """Return the places if they belong to one memory. Raises ConflictError, naming the candidates, if the id is
     ambiguous."""
-    ids = list(dict.fromkeys(each.id for each in places))
+    ids = list(dict.fromkeys(each.unique_id for each in places))
     if len(ids) > 1:
         raise ConflictError(
             f"root {store_name}: {len(ids)} memories match the id {redact(identity)}: {', '.join(ids[:5])}",
@@ -226,7 +234,7 @@ def find_live(store: Store, identity: str, now: float) -> Located:
     Raises NotFoundError, ConflictError for an ambiguous id, UsageError for a read-only file, and ChangingError while
     the file is being written.
     """
-    places = sort_places(store.known_layout, store.catalogue.places(identity))
+    places = _sorted_places(store, identity)
     live = [each for each in places if each.live]
     found = _first(store, require_unambiguous(store.name, identity, live), now)
     if found is None:
@@ -238,8 +246,21 @@ def find_live(store: Store, identity: str, now: float) -> Located:
 
 def find_archived(store: Store, identity: str, now: float) -> Located | None:
     """Find the archived memory with this id; None if there is none."""
-    places = [each for each in sort_places(store.known_layout, store.catalogue.places(identity)) if not each.live]
+    places = [each for each in _sorted_places(store, identity) if not each.live]
     return _first(store, require_unambiguous(store.name, identity, places), now)
+
+
+def _sorted_places(store: Store, identity: str) -> list[Place]:
+    """Return the places of an id as `sort_places` does. Raises ConflictError if several memories have exactly this id,
+    live or archived."""
+    places = sort_places(store.known_layout, store.catalogue.places(identity))
+    require_unambiguous(store.name, identity, [each for each in places if each.is_shared])
+    return places
+
+
+def live_places(store: Store, identity: str) -> list[Place]:
+    """Return the live places of an id. Raises ConflictError if several memories have exactly this id."""
+    return [place for place in _sorted_places(store, identity) if place.live]
 
 
 def _first(store: Store, places: Sequence[Place], now: float) -> Located | None:
@@ -251,7 +272,7 @@ def _first(store: Store, places: Sequence[Place], now: float) -> Located | None:
             continue
         record = find_record(source.loaded.document.records, place)
         if record is not None:
-            return Located(place.path, source.loaded, record)
+            return Located(place.path, source.loaded, record, place.unique_id)
         if source.loaded.document.pending:
             changing = place.path
     if changing is not None:
@@ -260,8 +281,11 @@ def _first(store: Store, places: Sequence[Place], now: float) -> Located | None:
 
 
 def find_record(records: Iterable[Record], place: Place) -> Record | None:
-    """Return the record with the id of `place`; of several the one at its offset, else the first."""
+    """Return the record with the id of `place`. Where others have it too, the content must be the same; of those with
+    the same content the one at its offset, else the first."""
     same = [record for record in records if record.id == place.id]
+    if len(same) > 1 or place.is_shared:
+        same = [record for record in same if content_digest(text_of(record)) == place.content]
     return next((record for record in same if record.span.start == place.start), same[0] if same else None)
 
 
@@ -322,7 +346,7 @@ def list_memories(
     allowed = resolve_scope(owners_in(roots), user, fresh)
     note_unread_files(roots, allowed, fresh)
     rows = [
-        (root, each)
+        (root, *each)
         for root in roots
         if root.name in allowed
         for each in _newest(root, of_user(filters, allowed[root.name]), limit, end, fresh[root.name])
@@ -331,16 +355,23 @@ def list_memories(
     rows.sort(key=lambda row: row[0].name)
     rows.sort(key=lambda row: _LOWEST if row[1].created is None else row[1].created, reverse=True)
     page = rows[:limit]
-    result = ListResult(memories=[MemoryRow(**row_fields(root, memory)) for root, memory in page], fresh=fresh)
+    listed = [MemoryRow(**row_fields(root, memory._replace(id=unique))) for root, memory, unique in page]
+    result = ListResult(memories=listed, fresh=fresh)
     if len(rows) > limit:
-        root, last = page[-1]
+        root, last, _ = page[-1]
         result.next_cursor = _encode_cursor(PageEnd(last.created, root.name, last.id, last.key))
     return result
 
 
-def _newest(root: SearchRoot, filters: Filters, limit: int, end: PageEnd | None, fresh: Freshness) -> list[Memory]:
-    def query(reader: IndexReader) -> list[Memory]:
-        return reader.newest(filters, limit + 1, _before(root.name, end))
+def _newest(
+    root: SearchRoot, filters: Filters, limit: int, end: PageEnd | None, fresh: Freshness
+) -> list[tuple[Memory, str]]:
+    """Return memories, each with its unique id; their own ids are for the order."""
+
+    def query(reader: IndexReader) -> list[tuple[Memory, str]]:
+        found = reader.newest(filters, limit + 1, _before(root.name, end))
+        shared = reader.unique_ids([each.id for each in found])
+        return [(each, shared.get(each.key, each.id)) for each in found]
 
     return read_index(root, fresh, query)
 

@@ -15,12 +15,14 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
+from memoryd.core.places import with_suffix
 from memoryd.core.plan import Plan
 from memoryd.core.secrets import redact
 from memoryd.core.spans import sha256
 from memoryd.core.vectors import unpack
 from memoryd.disk.journal.trash import Pin
 from memoryd.errors import ConflictError, InvalidMemoryError, MemorydError, NotFoundError, nearest
+from memoryd.index.texts import content_digest, text_of
 from memoryd.layouts.protocol import Located, NewMemory, WritePlan, WriteView
 from memoryd.operations.access_counts import move_counts
 from memoryd.operations.batch import Drafts
@@ -162,7 +164,7 @@ def update(store: Store, identity: str, changes: Mapping[str, object], now: floa
             now, changes=changes, before=target.digest, zone=context.zone, allow_words=context.allow_words
         )
         watch_change(store, outcome.path, outcome.id, recent)
-    return outcome
+    return target.updated(store, outcome, now)
 
 
 def restore_lost_writes(store: Store, now: float, *, on_request: bool = False) -> list[RetriedWrite]:
@@ -195,7 +197,7 @@ def forget(store: Store, identity: str, now: float, context: Context) -> Outcome
 
     outcome = _commit(store, "forget", decide, now, before_commit=lambda stored: put_in_trash(store, stored, now))
     record_change(store, outcome.receipt, removed={outcome.path: [target.id]})
-    return outcome
+    return target.with_unique_id(outcome)
 
 
 def unarchive(store: Store, identity: str, now: float, context: Context) -> Outcome:
@@ -217,7 +219,7 @@ def unarchive(store: Store, identity: str, now: float, context: Context) -> Outc
         record_change(store, outcome.receipt, added=[outcome.id])
         for each in restored:  # the id in the trash, which may differ from the new one
             store.blobs.drop(store.journal.trash.remove(each))
-    return outcome
+    return target.with_unique_id(outcome)
 
 
 def _pin(store: Store, outcome: Outcome, now: float) -> None:
@@ -249,6 +251,22 @@ class _Target:
     def id(self) -> str:
         """Its full id once found, before that the id given by the caller."""
         return self._original.record.id if self._original is not None else self._identity
+
+    def with_unique_id(self, outcome: Outcome) -> Outcome:
+        """Return the outcome with the unique id of a memory that was moved."""
+        shared = self._original is not None and self._original.is_shared
+        return outcome._replace(id=self._original.unique_id) if self._original and shared else outcome
+
+    def updated(self, store: Store, outcome: Outcome, now: float) -> Outcome:
+        """Return the outcome with the unique id of a memory whose content was changed where it is."""
+        original = self._original
+        source = store.load(outcome.path, now, [outcome.id]) if original is not None and original.is_shared else None
+        if original is None or source is None:
+            return outcome
+        for record in source.loaded.document.records:
+            if (record.id, record.span.start) == (outcome.id, original.record.span.start):
+                return outcome._replace(id=with_suffix(record.id, content_digest(text_of(record))))
+        return outcome
 
     def check(self, find: Callable[[], LocatedT]) -> LocatedT:
         """Find the memory. Raises ConflictError if it has changed since it was first found."""

@@ -25,6 +25,7 @@ from memoryd.core.vectors import numbers_in
 from memoryd.core.words import whole_text
 from memoryd.errors import BusyError, EmbedderError, NotFoundError, UsageError
 from memoryd.layouts.registry import LAYOUTS
+from memoryd.operations.lookup import require_unambiguous
 from memoryd.operations.search_scope import (
     SearchRoot,
     freshness,
@@ -180,6 +181,9 @@ def _find_phrase(root: SearchRoot, request: SearchQuery, words: ParsedQuery, now
 
 def _hits(root: SearchRoot, reader: IndexReader, found: Sequence[Candidate], query: ParsedQuery) -> list[Hit]:
     memories = reader.memories([each.key for each in found])
+    for key, unique in reader.unique_ids([each.id for each in memories.values()]).items():
+        if key in memories:
+            memories[key] = memories[key]._replace(id=unique)
     return [Hit(root, memories[each.key], each, query) for each in found if each.key in memories]
 
 
@@ -356,7 +360,8 @@ def similar_to_vector(numbers: Sequence[object]) -> Like:
 def similar_to_memory(roots: Sequence[SearchRoot], identity: str, user: str | None) -> tuple[Like, tuple[str, int]]:
     """Return a query by the vector of the memory with this id, and the memory (root, key).
 
-    Raises NotFoundError, BusyError while the memory may not be indexed yet, and UsageError if it has no vector.
+    Raises NotFoundError, ConflictError for an ambiguous id, BusyError while the memory may not be indexed yet, and
+    UsageError if it has no vector.
     """
     allowed = resolve_scope(owners_in(roots), user, {root.name: freshness(root) for root in roots})
     in_scope = [root for root in roots if root.name in allowed]
@@ -379,6 +384,9 @@ def similar_to_memory(roots: Sequence[SearchRoot], identity: str, user: str | No
 def _vectors(root: SearchRoot, identity: str, owner: str | None) -> list[_MemoryVector]:
     def query(reader: IndexReader) -> list[_MemoryVector]:
         filters = of_user(Filters(archived=True), owner)
-        return [_MemoryVector(root.name, key, reader.vector(key)) for key in reader.keys_of(identity, filters)]
+        places = require_unambiguous(root.name, identity, reader.places(identity))
+        keys = {each.key for each in places}
+        allowed = (key for own_id in {each.id for each in places} for key in reader.keys_of(own_id, filters))
+        return [_MemoryVector(root.name, key, reader.vector(key)) for key in allowed if key in keys]
 
     return read_index(root, None, query)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from memoryd.control.methods.shared import ActionRow, PlanRow, Reason
 from memoryd.core.findings import Finding
+from memoryd.core.places import Place
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.secrets import redact
 from memoryd.errors import GuardError, NotFoundError
+from memoryd.layouts.protocol import LoadedFile
+from memoryd.operations.lookup import find_record, live_places
 from memoryd.operations.overwrites import record_change
 from memoryd.store import Store
 from memoryd.store.commit import Committed, Origin, change
@@ -54,9 +59,11 @@ def archive(
 
     def decide() -> Plan:
         max_moves = max(MASS_MOVE, store.index.result.memories // 2) if by == "schedule" else None
-        view = upkeep_view(store, now, unattended=by != "command", ids=ids, max_moves=max_moves)
-        plan = layout.upkeep.archive(view, ids)
-        missing = sorted(set(ids or ()) - set(_moved(plan)))
+        named, shared = _named(store, ids) if ids is not None else (None, ())
+        select = partial(_without_others, shared)
+        view = upkeep_view(store, now, unattended=by != "command", ids=named, select=select, max_moves=max_moves)
+        plan = layout.upkeep.archive(view, named)
+        missing = sorted(set(named or ()) - set(_moved(plan)))
         if missing:
             raise NotFoundError(
                 f"root {store.name}: no live memory with id {', '.join(map(redact, missing))}",
@@ -73,6 +80,28 @@ def archive(
     if done.receipt is not None:
         remove_empty_directories(store, done.plan)
     return done
+
+
+def _named(store: Store, ids: Collection[str]) -> tuple[set[str], list[Place]]:
+    """Return the ids that the files have for these, and the places of the memories named whose id others have too.
+    Raises ConflictError for an ambiguous id."""
+    named, shared = set[str](), list[Place]()
+    for identity in ids:
+        places = [each for each in live_places(store, identity) if each.id != identity or each.is_shared]
+        exact = {each.id for each in places if each.has_unique_id(identity)}
+        named |= exact or {identity}
+        shared += [each for each in places if each.is_shared]
+    return named, shared
+
+
+def _without_others(places: Collection[Place], path: str, loaded: LoadedFile) -> LoadedFile:
+    """Return a file without the memories that have the id of one of these places, but are at none of them."""
+    if not places:
+        return loaded
+    records, ids = loaded.document.records, {each.id for each in places}
+    chosen = [find_record(records, each) for each in places if each.path == path]
+    left = tuple(each for each in records if each.id not in ids or any(each is one for one in chosen))
+    return loaded.with_document(replace(loaded.document, records=left))
 
 
 def remove_empty_directories(store: Store, plan: Plan) -> None:

@@ -110,11 +110,12 @@ def upkeep_view(
     *,
     unattended: bool = False,
     ids: Collection[str] | None = None,
+    select: Callable[[str, LoadedFile], LoadedFile] = lambda _, loaded: loaded,
     all_files: bool = False,
     max_moves: int | None = None,
 ) -> UpkeepView:
     """Return the view for upkeep: only the files where something can be due, or those that contain the memories in
-    `ids`, or every live file (`all_files`)."""
+    `ids`, or every live file (`all_files`). `select` returns a file at this path without the memories to leave out."""
     layout, files = store.known_layout, store.files()
     sources = [path for path, each in files.items() if each.role is Role.SOURCE]
     if all_files:
@@ -126,5 +127,7 @@ def upkeep_view(
         wanted = frozenset(map(replace_surrogates, ids))
         named = {place.path for each in wanted for place in store.catalogue.places(each) if place.id == each}
         paths = [path for path in layout.reader.source_paths(sources) if path in named]
-    live = LazyFiles(paths, lambda path: source.loaded if (source := store.load(path, now, ids)) else None)
+    live = LazyFiles(
+        paths, lambda path: select(path, source.loaded) if (source := store.load(path, now, ids)) else None
+    )
     return UpkeepView(live, store.content, store.policy, now, store.pinned(), unattended, max_moves)

@@ -22,7 +22,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from memoryd.core.digest import digest_of
-from memoryd.core.index import FileRow, IndexReader, Place
+from memoryd.core.index import FileRow, IndexReader
+from memoryd.core.places import Place
 from memoryd.core.records import Document, ParseOffset, Pieces
 from memoryd.core.spans import Edit, Fingerprint, sha256
 from memoryd.disk.syscalls import PIECE, pread_all

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
 from memoryd.core.index import Before, FileChanges, FileRow, IndexReader, IndexWriter, RoleTotals
+from memoryd.core.places import ID_SUFFIX
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Record, ReplacedRange
 from memoryd.core.spans import Fingerprint, Span
@@ -161,6 +162,34 @@ class TestRecords:
         assert (first.path, first.start, first.end, first.line, first.live) == ("b", 0, 9, 1, True)
         assert (second.start, second.live, second.fingerprint) == (20, False, row("b").fingerprint)
         assert index.places("z") == []
+
+    def test_memories_with_the_same_id_have_unique_ids(self, index: IndexWriter) -> None:
+        put(index, "b", record(0, "two", id="x"), record(1, "one", id="x"), record(2, id="y"))
+        put(index, "a", record(0, "one", id="x"))
+        put(index, "old", record(0, "two", id="x", archived=True), record(1, id="y", archived=True))
+        index.restamp(row("old", 2)._replace(role="archive"))
+        by_place = {(each.path, each.start): each for each in index.places("x")}
+        one, two = by_place["a", 0].unique_id, by_place["b", 0].unique_id
+        assert ID_SUFFIX.fullmatch(one, 1)
+        assert {each: place.unique_id for each, place in by_place.items()} == {
+            ("a", 0): one,
+            ("b", 0): two,
+            ("b", 10): f"{one}.2",
+            ("old", 0): two,
+        }
+        assert one != two
+        assert [(each.path, each.start) for each in index.places(f"{one}.2")] == [("b", 10)]
+        assert [each.path for each in sorted(index.places(two))] == ["b", "old"]
+        assert [each.is_shared for each in index.places("y")] == [False, False], "a memory and its copy in the archive"
+        assert index.unique_ids(["x", "y"]) == {each.key: each.unique_id for each in by_place.values()}
+        assert index.unique_ids([]) == {}
+        with index.reader() as reader:
+            assert reader.unique_ids(["x"]) == index.unique_ids(["x"])
+        index.forget("a")
+        put(index, "b", record(0, "one", id="x"))
+        index.forget("old")
+        assert [(each.path, each.unique_id) for each in index.places(one)] == [("b", "x")], "the last one with the id"
+        assert index.places(two) == []
 
     def test_live_memories_that_are_archived_as_well_are_listed(self, index: IndexWriter) -> None:
         put(index, "b", record(0, id="x"), record(1, id="y"), record(2, id="z", archived=True))

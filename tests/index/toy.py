@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from memoryd.core.findings import Finding, FindingNews, NewFindings
-from memoryd.core.index import ID_SUFFIX, Before, FileRow, IndexReader, IndexWriter, Match, Memory, Place
+from memoryd.core.index import Before, FileRow, IndexReader, IndexWriter, Match, Memory
+from memoryd.core.places import ID_SUFFIX, Place, with_unique_ids
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Entry, ReplacedRange
 from memoryd.core.spans import Span, replace_surrogates
 from memoryd.core.text_match import pieces_in
 from memoryd.core.vectors import agent_model, is_agent_model, pack_floats
 from memoryd.core.words import tokens
-from memoryd.index.texts import clean, one_line, redacted, text_of
+from memoryd.index.texts import Text, clean, content_digest, one_line, redacted, text_of
 
 Codes = Sequence[str]
 
@@ -68,12 +69,16 @@ class ToyIndex(IndexWriter):
                 yield Entry(path, m.line, m.id, m.type, m.archived, facts)
 
     def places(self, identity: str) -> list[Place]:
-        asked, found = replace_surrogates(identity), list[Place]()
+        asked, by_id = replace_surrogates(identity), dict[str, list[Place]]()
         for m, span, _ in self.items.values():
             r, at = self.rows[m.path], (span.start, span.end, m.line, m.id, m.archived)
-            if m.id == asked or (m.id.startswith(asked) and ID_SUFFIX.fullmatch(m.id, len(asked))):
-                found.append(Place(m.path, r.role, *at, r.fingerprint, r.digest, r.recently_modified))
-        return [each for each in found if each.id == asked] or found
+            digest = content_digest(Text(m.title, m.tags, m.labels, m.body))
+            place = Place(m.path, r.role, *at, r.fingerprint, r.digest, r.recently_modified, m.key, digest, m.id)
+            by_id.setdefault(m.id, []).append(place)
+        unique = [each for places in by_id.values() for each in with_unique_ids(places)]
+        named = [each for each in unique if each.id == asked] or [each for each in unique if each.has_unique_id(asked)]
+        begins = [each for each in unique if each.id.startswith(asked) and ID_SUFFIX.fullmatch(each.id, len(asked))]
+        return named or begins
 
     def findings(self) -> list[Finding]:
         return [each for path in sorted(self.found) for each in sorted(self.found[path], key=lambda f: f.line or 0)]

@@ -278,7 +278,9 @@ class LayoutMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def a_command_archives(self, data: st.DataObject) -> None:
-        known = sorted({each.id for each in self.store.catalogue.entries(self.sources())})
+        catalogue, sources = self.store.catalogue, self.sources()
+        places = [place for each in catalogue.entries(sources) for place in catalogue.places(each.id)]
+        known = sorted({place.unique_id for place in places if place.path in sources})
         if not known:
             return
         ids = data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))

@@ -115,7 +115,8 @@ class TestArchive:
         kept = world.read(Q3)
         world.append(LEARNINGS, learning(1, "2025-07-02T00:00:00Z", content="a newer wording"))
         world.look()
-        archive(world.store, world.now, by="command", ids=[uuid(1)])
+        [newer] = [each for each in world.store.catalogue.places(uuid(1)) if each.live]
+        archive(world.store, world.now, by="command", ids=[newer.unique_id])
         assert world.read(Q3) == kept + lines(
             learning(1, "2025-07-02T00:00:00Z", content="a newer wording", archived=True)
         )

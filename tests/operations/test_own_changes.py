@@ -152,7 +152,7 @@ def indexed_state(world: World) -> list[object]:
     assert row is not None
     with world.store.catalogue.reader() as reader:
         found = [place for each in reader.entries([CORE]) for place in reader.places(each.id)]
-    places = [each._replace(recently_modified=False) for each in found]  # always set after a change of our own
+    places = [each._replace(recently_modified=False, key=0) for each in found]  # always set after a change of our own
     counts = (row.digest, row.lines, row.units, row.broken, row.records, row.ends_with_newline)
     return [counts, indexed_entries(world), places, world.store.catalogue.findings()]
 

@@ -23,7 +23,6 @@ from memoryd.operations import memories
 from memoryd.operations.access_counts import count_reads
 from memoryd.operations.lookup import find_archived, find_live
 from memoryd.operations.memories import Context
-from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive
 from memoryd.store import store as whole_store
 from memoryd.store.layout_views import upkeep_view, write_view
@@ -214,41 +213,16 @@ def test_after_an_unnoticed_change_the_whole_file_is_parsed(world: World, parsed
     ]
 
 
-def test_all_memories_of_equal_id_leave_together(world: World, parsed: list[bytes]) -> None:
-    """Otherwise the second would become effective."""
+def test_of_two_memories_with_an_id_the_one_named_leaves(world: World, parsed: list[bytes]) -> None:
     twin = lines(learning(1, content="another"))
     world.write(LEARNINGS, FIRST + SECOND + twin)
     world.look()
+    [_, other] = sorted(world.store.catalogue.places(uuid(1)))
     parsed.clear()
-    forget(world, 1)
+    memories.forget(world.store, other.unique_id, world.now, Context())
     assert parsed == [FIRST, twin]
-    assert world.read(LEARNINGS) == SECOND
-    assert len(world.read(ARCHIVE).splitlines()) == 2
-
-
-@pytest.mark.parametrize("leave", ["forget", "archive"])
-def test_of_equal_ids_that_left_together_the_effective_one_is_restored(world: World, leave: str) -> None:
-    """That is the first; if there were two equal copies, one is restored."""
-    twin = lines(learning(2, content="another"))
-    world.write(LEARNINGS, FIRST + SECOND + twin + SECOND + THIRD)
-    world.look()
-    CHANGES[leave](world)
-    assert world.read(LEARNINGS) == FIRST + THIRD
-    world.look()
-    memories.unarchive(world.store, uuid(2), world.now, Context())
-    assert world.read(LEARNINGS) == FIRST + THIRD + SECOND
+    assert world.read(LEARNINGS) == FIRST + SECOND
     assert [json.loads(each)["content"] for each in world.read(ARCHIVE).splitlines()] == ["another"]
-
-
-@pytest.mark.parametrize("leave", ["forget", "archive"])
-def test_of_equal_ids_that_left_together_an_undo_restores_every_byte(world: World, leave: str) -> None:
-    before = FIRST + SECOND[:-1] + b" " + lines(learning(2, content="another")) + THIRD + SECOND[:-1]
-    world.write(LEARNINGS, before)
-    world.look()
-    CHANGES[leave](world)
-    (entry,) = world.store.journal.entries(1)
-    undo(world.store, entry.receipt, world.now)
-    assert {name: content for name, (content, _) in world.memories().items()} == {LEARNINGS: before}
 
 
 def test_a_line_that_is_being_written_gets_no_newline_from_a_change_above_it(world: World, parsed: list[bytes]) -> None:

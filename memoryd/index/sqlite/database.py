@@ -16,9 +16,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from memoryd.core import words
-from memoryd.core.index import FileRow, IndexUnavailable, Place
+from memoryd.core.index import FileRow, IndexUnavailable
+from memoryd.core.places import Place
 from memoryd.core.records import Facts, FileStats, Role
 from memoryd.core.spans import Fingerprint
+from memoryd.index.texts import Text, content_digest
 
 Row = tuple[Any, ...]  # one value per column of the query
 
@@ -65,8 +67,8 @@ STAMPS = (
 SUMMARIES = "SELECT path, role, size, units, broken, records, facts FROM files"
 _ROLES = {str(role): role for role in Role}  # ten times as fast as Role(...)
 PLACES = (
-    "SELECT path, role, start, end, line, id, archived, dev, inode, size, mtime_ns, ctime_ns, digest, young"
-    " FROM records JOIN files USING (path)"
+    "SELECT path, role, start, end, line, id, archived, dev, inode, size, mtime_ns, ctime_ns, digest, young, key,"
+    " title, tags, labels, body FROM records JOIN files USING (path) JOIN texts USING (key)"
 )
 
 
@@ -76,10 +78,22 @@ decode_object: Callable[[bytes], Mapping[str, object]] = msgspec.json.Decoder(di
 
 def place(row: Row) -> Place:
     """Convert a row of PLACES."""
-    key, role, start, end, line, identity, archived, *numbers, digest, recently_modified = row
-    fingerprint = Fingerprint(*numbers)
+    path, role, start, end, line, identity, archived = row[:7]
+    fingerprint, (digest, recently_modified, key, *text) = Fingerprint(*row[7:12]), row[12:]
     return Place(
-        path_of(key), role, start, end, line, identity, bool(archived), fingerprint, digest, bool(recently_modified)
+        path_of(path),
+        role,
+        start,
+        end,
+        line,
+        identity,
+        bool(archived),
+        fingerprint,
+        digest,
+        bool(recently_modified),
+        key,
+        content_digest(Text(*text)),
+        identity,
     )
 
 

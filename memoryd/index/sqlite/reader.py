@@ -8,13 +8,14 @@ when it is needed: nothing is cached that was not read from the database. Of a l
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, groupby
 from operator import itemgetter
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import ID_SUFFIX, FileChanges, FileRow, Place, RoleTotals
+from memoryd.core.index import FileChanges, FileRow, RoleTotals
+from memoryd.core.places import ID_SUFFIX, Place, id_without_suffix, with_unique_ids
 from memoryd.core.records import Entry, FileStats
 from memoryd.core.spans import Fingerprint, replace_surrogates
 from memoryd.index.sqlite.database import (
@@ -44,6 +45,7 @@ CACHED_RECORDS = 20_000  # at about a kilobyte each
 CACHED_FILES = 20_000
 _IN_ARCHIVES = "SELECT id FROM records JOIN files USING (path) WHERE role = 'archive'"
 _ALSO_ARCHIVED = f"{PLACES} WHERE role = 'source' AND NOT archived AND id IN ({_IN_ARCHIVES})"
+_SHARED = "SELECT id FROM records WHERE id IN ({}) GROUP BY id HAVING count(*) > 1"
 FS_ENCODING = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()  # as os.fsdecode, in a third of its time
 
 
@@ -192,15 +194,28 @@ class SqliteReader:
         return int(count)
 
     def places(self, identity: str) -> list[Place]:
-        """Return the places of memories with exactly this id; if there are none, of those with this id and a suffix
-        (`~` and six hex digits), which duplicate ids get."""
-        query = f"{PLACES} WHERE id"
+        """Return the places of memories with exactly this id; if there are none, of the one with this unique id, or of
+        those whose own id is this one and a suffix (`~` and six hex digits)."""
         given = replace_surrogates(identity)
-        rows = self._db.rows(f"{query} = ?", (given,))
-        if rows:
-            return list(map(place, rows))
-        found = map(place, self._db.rows(f"{query} > ? AND id < ?", (f"{given}~", f"{given}~g")))
-        return [each for each in found if ID_SUFFIX.fullmatch(each.id, len(given))]
+        if exact := self._places(given):
+            return exact
+        base = id_without_suffix(given)
+        if base is not None and (found := [each for each in self._places(base) if each.has_unique_id(given)]):
+            return found
+        suffixed = map(place, self._db.rows(f"{PLACES} WHERE id > ? AND id < ?", (f"{given}~", f"{given}~g")))
+        return [each for each in suffixed if ID_SUFFIX.fullmatch(each.id, len(given))]
+
+    def _places(self, identity: str) -> list[Place]:
+        """Return the places of memories with exactly this id, each with its unique id."""
+        found = list(map(place, self._db.rows(f"{PLACES} WHERE id = ?", (identity,))))
+        return with_unique_ids(found) if len(found) > 1 else found
+
+    def unique_ids(self, ids: Collection[str]) -> dict[int, str]:
+        """Return the unique id of each memory with one of these ids that other memories have too, by key."""
+        marks = ",".join("?" * len(ids))
+        rows = self._db.rows(_SHARED.format(marks), tuple(ids))
+        shared = (each for (id_,) in rows for each in self._places(id_))
+        return {each.key: each.unique_id for each in shared if each.is_shared}
 
     def also_archived(self) -> list[Place]:
         """Return the live memories whose id is also in an archive file, by path and position."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from msgspec.structs import replace
+
 from memoryd.core.dates import iso
 from memoryd.core.defaults import Limit, LimitKind
 from memoryd.core.json_spans import skip_space, update_members, with_member
@@ -120,7 +122,9 @@ def forget(view: WriteView, located: Located) -> WritePlan:
     _require_lines(located)
     if archive.is_archive(located.path):
         return _no_change(located)
-    live = UpkeepView({located.path: located.loaded}, view.content, view.policy, view.now)
+    document = replace(located.loaded.document, records=(located.record,))  # others may have its id
+    only = located.loaded.with_document(document)
+    live = UpkeepView({located.path: only}, view.content, view.policy, view.now)
     plan = archive.archive(live, {located.record.id})
     return WritePlan(plan, located.record.id, archive.archive_path(located.path, located.record))
 
@@ -144,21 +148,23 @@ def unarchive(view: WriteView, located: Located) -> WritePlan:
     removal = Action(Kind.REWRITE, located.path, why, (record.id,), tuple(edits), base=located.loaded.digest)
     if not splice(data, edits):
         removal = Action(Kind.REMOVE, located.path, why, (record.id,), base=located.loaded.digest)
-    if _is_present(view, path, record.id, line):
+    if _is_present(view, path, record.id, line, may_share=located.is_shared):
         return WritePlan(Plan((removal,)), record.id, path)
     require_capacity(view, path, len(line) + 1)
     return WritePlan(Plan((_append(path, line, record.id, why), removal)), record.id, path)
 
 
-def _is_present(view: WriteView, path: str, identity: str, line: bytes) -> bool:
+def _is_present(view: WriteView, path: str, identity: str, line: bytes, *, may_share: bool = False) -> bool:
     """Return True if the file holds the line already, after a crash. Raises ConflictError if another memory has its
-    id."""
+    id, unless the caller chose among those with the id."""
     loaded = view.load(path, [identity])
     present = [each for each in loaded.document.records if each.id == identity] if loaded is not None else []
     if not present or loaded is None:
         return False
     if any(each.span.of(loaded.data).strip() == line for each in present):
         return True
+    if may_share:
+        return False
     raise ConflictError(
         f"another memory with the id {identity} is in {path}",
         hint="archive or remove that one first",

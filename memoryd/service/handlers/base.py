@@ -91,7 +91,7 @@ def _places(identity: str, workers: list[Worker]) -> list[tuple[Worker, str, boo
     found: list[tuple[Worker, str, bool]] = []
     for worker in workers:
         with worker.store.catalogue.reader() as catalogue:
-            found += [(worker, place.id, place.live) for place in catalogue.places(identity)]
+            found += [(worker, place.unique_id, place.live) for place in catalogue.places(identity)]
         found += [(worker, each.id, False) for each in worker.store.journal.trash.find(identity)]
     return found
 

@@ -191,7 +191,7 @@ class MemoryHandlers(Handlers):
     def _get(self, request: GetRequest, workers: list[Worker]) -> GetResult:
         worker, memory = self._find(request.id, workers)
         if request.touch and not memory.archived:
-            for entry in memory.entries or (memory.id,):
+            for entry in memory.entries or filter(None, (memory.record_id,)):
                 worker.note_read(memory.path, entry)
         if request.offset is not None:
             return memory.part(worker.name, request.offset)
