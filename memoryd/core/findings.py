@@ -38,6 +38,7 @@ class Finding(Struct, frozen=True):
     line: int | None = None
     id: str | None = None
     level: Severity | None = None  # overrides the severity of the code
+    fixable: bool = False  # `repair` answers it, if not every finding with its code
 
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -98,7 +99,9 @@ SHARED_CODES: Mapping[str, Code] = {
         " and they are nowhere else; stays until restored, written again, or accepted with `repair --code shrunk`",
     ),
     "change-was-undone": Code(
-        WARNING, "the agent overwrote a change of memoryd with an older state (it caches the file)"
+        WARNING,
+        "another program overwrote a change of memoryd with an older state, as agents do that cache the file; `repair"
+        " --code change-was-undone` stores a lost memory or update again",
     ),
     "late-writes": Code(
         WARNING,

@@ -55,7 +55,7 @@ def finding_row(root: str, finding: Finding) -> FindingRow:
         severity=str(severity(finding)),
         path=finding.path,
         message=finding.message,
-        fixable=CODES[finding.code].fixable,
+        fixable=finding.fixable or CODES[finding.code].fixable,
         line=UNSET if finding.line is None else finding.line,
         id=UNSET if finding.id is None else finding.id,
     )

@@ -44,11 +44,13 @@ LocatedT = TypeVar("LocatedT", Located, Located | None)
 
 class Context(Struct, frozen=True):
     """The values a storing operation needs from its caller: a random 64-bit number, the local time zone, and whether
-    the five general words in the list of the seed are allowed in a topic file."""
+    the five general words in the list of the seed are allowed in a topic file. `by` is what triggered it (see
+    `Origin`)."""
 
     number: int = 0
     zone: tzinfo = UTC
     allow_words: bool = False
+    by: str = "command"
 
 
 class Outcome(NamedTuple):
@@ -75,7 +77,7 @@ def add(store: Store, new: NewMemory, now: float, context: Context) -> Outcome:
         stored = writer_of(store).add(snapshot, new)
         return reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words)
 
-    outcome = _commit(store, "add", decide, now, warnings=warnings)
+    outcome = _commit(store, "add", decide, now, by=context.by, warnings=warnings)
     record_change(store, outcome.receipt, added=[outcome.id])
     _watch_added(store, outcome, [new], now, context)
     return outcome
@@ -156,7 +158,7 @@ def update(store: Store, identity: str, changes: Mapping[str, object], now: floa
         stored = writer_of(store).update(snapshot, found, changes)
         return reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words)
 
-    outcome = _commit(store, "update", decide, now, warnings=warnings)
+    outcome = _commit(store, "update", decide, now, by=context.by, warnings=warnings)
     record_change(store, outcome.receipt, removed={outcome.path: [target.id]}, added=[outcome.id])
     move_counts(store, outcome.path, target.id, outcome.id)
     if outcome.receipt is not None:
@@ -174,7 +176,8 @@ def restore_lost_writes(store: Store, now: float, *, on_request: bool = False) -
     """
 
     def retry(identity: str, recent: RecentChange) -> tuple[str, str | None]:
-        context = Context(zone=recent.zone, allow_words=recent.allow_words)
+        by = "command" if on_request else "watch"
+        context = Context(zone=recent.zone, allow_words=recent.allow_words, by=by)
         if recent.changes is not None:
             outcome = update(store, identity, recent.changes, now, context)
         else:
@@ -306,6 +309,7 @@ def _commit(
     decide: Callable[[], WritePlan],
     now: float,
     *,
+    by: str = "command",
     before_commit: Callable[[WritePlan], None] | None = None,
     soft_locks: bool = False,
     warnings: tuple[str, ...] = (),
@@ -320,7 +324,7 @@ def _commit(
         if before_commit is not None:
             before_commit(plans[0])
 
-    origin, wait_s = Origin(operation, "command"), store.policy.lock_wait_s
+    origin, wait_s = Origin(operation, by), store.policy.lock_wait_s
     done = change(
         store, origin, plan, now=now, wait_s=wait_s, before_commit=prepare, soft_locks=soft_locks, skip_preview=True
     )

@@ -66,8 +66,9 @@ def is_newest_change(store: Store, row: FileRow) -> bool:
     return any(step.path == row.path and step.after_sha == row.digest for each in newest for step in each.steps)
 
 
-def undo_findings(store: Store, row: FileRow, document: Document) -> Iterator[Finding]:
-    """Yield a finding if the recorded change of memoryd to a file that was just indexed is undone."""
+def undo_findings(store: Store, row: FileRow, document: Document, reported: Collection[str] = ()) -> Iterator[Finding]:
+    """Yield a finding if the recorded change of memoryd to a file that was just indexed is undone, other than for the
+    ids in `reported`."""
     if row.role != Role.SOURCE or row.pending:
         return
     known: dict[str, Any] = store.journal.facts.get(MEMORYD_CHANGES, {})
@@ -77,15 +78,20 @@ def undo_findings(store: Store, row: FileRow, document: Document) -> Iterator[Fi
     back, lost = set[str](), set[str]()
     if not is_newest_change(store, row):
         present = {record.id for record in document.records}
-        back, missing = set(change["out"]) & present, set(change["in"]) - present
-        lost = missing - _changed_ids(store, document, missing).keys()
+        missing = set(change["in"]) - present
+        back = set(change["out"]) & present - set(reported)
+        lost = missing - _changed_ids(store, document, missing).keys() - set(reported)
     if back:
-        message = f"{len(back)} memories that were removed are back: the agent overwrote the file with an older state"
+        what = "1 memory that was removed is" if len(back) == 1 else f"{len(back)} memories that were removed are"
+        message = f"{what} back: the agent overwrote the file with an older state"
         yield Finding("change-was-undone", row.path, message, id=min(back))
     elif lost:
-        message = (
-            f"{len(lost)} memories stored through memoryd are gone: the agent overwrote the file with an older state"
+        what = (
+            "1 memory stored through memoryd is"
+            if len(lost) == 1
+            else f"{len(lost)} memories stored through memoryd are"
         )
+        message = f"{what} gone: the agent overwrote the file with an older state"
         yield Finding("change-was-undone", row.path, message, id=min(lost))
     del known[row.path]
     store.journal.facts.set(MEMORYD_CHANGES, known)
@@ -133,16 +139,19 @@ def watch_change(store: Store, path: str, identity: str, recent: RecentChange) -
     known[identity] = recent
 
 
-def find_lost_writes(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> None:
-    """Find watched changes that are missing in a file another program wrote, and queue them to be stored again."""
+def find_lost_writes(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> set[str]:
+    """Find watched changes that are missing in a file another program wrote, and queue them to be stored again.
+
+    Returns the ids of the memories that the findings about them cover: those that are gone, or back.
+    """
     known = store.recent.get(row.path)
     if not known:
-        return
+        return set()
     changed = _changed_ids(store, document, known.keys() - {record.id for record in document.records})
     if is_newest_change(store, row):  # made after another program had saved the file in another format
         known |= {new_id: known.pop(identity) for identity, new_id in changed.items()}
-        return
-    find_lost_changes(store, row, digests_of(document, content), changed, now)
+        return set()
+    return find_lost_changes(store, row, digests_of(document, content), changed, now)
 
 
 def may_have_lost_writes(store: Store, row: FileRow) -> bool:
@@ -157,9 +166,10 @@ def digests_of(document: Document, content: bytes) -> dict[str, str]:
 
 def find_lost_changes(
     store: Store, row: FileRow, present: Mapping[str, str], changed: Mapping[str, str], now: float
-) -> None:
+) -> set[str]:
     """Find watched changes that are missing among these memories of a file (id -> SHA-256), and queue them. `changed`:
-    the new ids of memories that another program saved in another format."""
+    the new ids of memories that another program saved in another format. Returns what `find_lost_writes` does."""
+    reported = set[str]()
     known = store.recent[row.path]
     for identity, recent in list(known.items()):
         del known[identity]
@@ -167,11 +177,15 @@ def find_lost_changes(
         if now - recent.at > WATCHED_S:
             continue
         if _is_undone(recent, present.get(new_id), present):
-            store.lost_writes.append(LostWrite(row.path, identity, recent))
+            # An id that depends on the content is again what it was before an update.
+            lost = next((each for each, sha in present.items() if sha == recent.before), identity)
+            store.lost_writes.append(LostWrite(row.path, lost, recent))
             if not _is_automatic(store, recent):
-                _note(store, row.path, identity, now, Severity.WARNING, _lost_message(recent))
+                _note(store, row.path, lost, now, Severity.WARNING, _lost_message(recent), fixable=True)
+                reported |= {identity, lost}
         elif recent.rewrites + 1 < REWRITES:
             known[new_id] = replace(recent, rewrites=recent.rewrites + 1)
+    return reported
 
 
 def _is_undone(recent: RecentChange, current_sha: str | None, present: Mapping[str, str]) -> bool:
@@ -193,8 +207,10 @@ def _lost_message(recent: RecentChange) -> str:
     )
 
 
-def _note(store: Store, path: str, identity: str, now: float, level: Severity, message: str) -> None:
-    finding = Finding(LOST_WRITE_CODE, path, message, id=identity, level=level)
+def _note(
+    store: Store, path: str, identity: str, now: float, level: Severity, message: str, *, fixable: bool = False
+) -> None:
+    finding = Finding(LOST_WRITE_CODE, path, message, id=identity, level=level, fixable=fixable)
     store.lost_write_findings.append((now, finding))
     _publish(store, now)
 

@@ -239,9 +239,9 @@ def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, 
 
 def _complete(store: Store, row: FileRow, content: bytes, document: Document, now: float) -> Document:
     """Return a document with what the store knows of the file: findings about the whole file, and counts of reads."""
-    told = (*overwrite_losses(store, row), *undo_findings(store, row, document))
+    reported = find_lost_writes(store, row, content, document, now)
+    told = (*overwrite_losses(store, row), *undo_findings(store, row, document, reported))
     more = (*file_findings(store, row, is_empty=not content), *told)
-    find_lost_writes(store, row, content, document, now)
     counted = add_counts(store, document)
     return replace(counted, findings=(*document.findings, *more)) if more else counted
 

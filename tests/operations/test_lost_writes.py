@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from memoryd.control.methods.status import FindingRow
 from memoryd.core.defaults import Policy
 from memoryd.disk.tree import Tree
 from memoryd.layouts.codes import severity
 from memoryd.layouts.protocol import NewMemory
 from memoryd.operations import memories, whole_files
-from memoryd.operations.check import check
+from memoryd.operations.check import check, finding_row
 from memoryd.operations.memories import Context, restore_lost_writes
+from memoryd.operations.overwrites import WATCHED_S
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
@@ -269,14 +271,62 @@ def test_an_overwritten_update_waits_for_repair(make: Callable[[str], Site]) -> 
     assert site.findings() == ["info"]
 
 
-def test_in_a_document_that_agents_cache_it_waits_for_repair(tmp_path: Path) -> None:
+def undone(site: Site) -> list[FindingRow]:
+    return [finding_row("m", each) for each in check(site.store, site.now) if each.code == "change-was-undone"]
+
+
+@pytest.fixture
+def cached(tmp_path: Path) -> Iterator[Site]:
+    """A document that its agents cache and overwrite."""
     stored = {"content": SAID.decode(), "embedding": [0.5, 0.5]}
     site = Site(tmp_path, "user-document", Case(DOCUMENT, document("a", "b"), stored, {}))
-    site.add()
-    site.write(DOCUMENT, site.case.stale)
-    assert restore_lost_writes(site.store, site.now) == []
-    assert "warning" in site.findings()
-    assert repair(site.store, site.now, codes=["change-was-undone"]).receipt is not None
-    refresh(site.store, None, site.now)
-    assert site.has() == 1
+    yield site
     site.store.close()
+
+
+@pytest.mark.parametrize("verb", ["add", "update"])
+def test_in_a_document_that_agents_cache_it_waits_for_repair(cached: Site, verb: str) -> None:
+    if verb == "add":
+        cached.add()
+    else:
+        (first, *_) = [each.id for each in cached.store.catalogue.entries([DOCUMENT])]
+        memories.update(cached.store, first, cached.case.memory, cached.now, Context())
+        refresh(cached.store, None, cached.now)
+    cached.write(DOCUMENT, cached.case.stale)
+    assert restore_lost_writes(cached.store, cached.now) == []
+    [finding] = undone(cached)
+    assert (finding.severity, finding.fixable) == ("warning", True)
+    assert repair(cached.store, cached.now, codes=["change-was-undone"]).receipt is not None
+    assert cached.store.journal.entries(1)[0].by == "command"
+    refresh(cached.store, None, cached.now)
+    assert cached.has() == 1
+    [finding] = undone(cached)
+    assert (finding.severity, finding.fixable) == ("info", False)
+
+
+def test_a_removal_that_agents_undid_is_no_matter_of_repair(cached: Site) -> None:
+    (first, *_) = [each.id for each in cached.store.catalogue.entries([DOCUMENT])]
+    memories.forget(cached.store, first, cached.now, Context())
+    refresh(cached.store, None, cached.now)
+    cached.write(DOCUMENT, cached.case.stale)
+    [finding] = undone(cached)
+    assert finding.message.startswith("1 memory that was removed is back: ")
+    assert not finding.fixable
+
+
+def test_what_is_lost_too_late_to_be_stored_again_is_reported(cached: Site) -> None:
+    cached.add()
+    cached.now += WATCHED_S
+    cached.write(DOCUMENT, cached.case.stale)
+    [finding] = undone(cached)
+    assert finding.message.startswith("1 memory stored through memoryd is gone: ")
+    assert not finding.fixable
+
+
+def test_history_names_memoryd_for_what_it_stored_again_itself(make: Callable[[str], Site]) -> None:
+    site = make("jsonl-store")
+    site.write_stale_state(site.add())
+    [again] = restore_lost_writes(site.store, site.now)
+    first, second = reversed(site.store.journal.entries(2))
+    assert (second.receipt, second.operation) == (again.receipt, "add")
+    assert (first.by, second.by) == ("command", "watch")

@@ -19,7 +19,7 @@ from memoryd.layouts.protocol import NewMemory
 from memoryd.layouts.user_document import parser
 from memoryd.layouts.user_document.split import ParsedDocument, parse_document
 from memoryd.operations import memories
-from memoryd.operations.check import check
+from memoryd.operations.check import all_findings, check
 from memoryd.operations.file_versions import MAX_VERSION_SIZE
 from memoryd.operations.memories import Context
 from memoryd.operations.refresh import refresh
@@ -71,7 +71,7 @@ class Root:
         refresh(self.store, None, NOW)
 
     def codes(self) -> set[str]:
-        return {finding.code for finding in self.store.catalogue.findings()}
+        return {finding.code for finding in all_findings(self.store)}
 
 
 @pytest.fixture
