@@ -39,6 +39,7 @@ from memoryd.operations.search_scope import (
 )
 from memoryd.store import Store
 
+MAX_CANDIDATES = 100  # named in an error, which must fit into a line of the protocol
 PART = 100_000  # characters; with the longest escapes half a line of the protocol
 
 
@@ -223,7 +224,7 @@ def require_unambiguous(store_name: str, identity: str, places: Sequence[Place])
         raise ConflictError(
             f"root {store_name}: {len(ids)} memories match the id {redact(identity)}: {', '.join(ids[:5])}",
             hint="use the full id of one of them",
-            data={"candidates": [{"root": store_name, "id": each} for each in ids]},
+            data={"candidates": [{"root": store_name, "id": each} for each in ids[:MAX_CANDIDATES]]},
         )
     return list(places)
 

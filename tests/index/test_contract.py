@@ -188,6 +188,8 @@ class TestRecords:
         index.forget("a")
         put(index, "b", record(0, "one", id="x"))
         index.forget("old")
+        with index.reader() as reader:
+            assert reader.unique_ids(["x"]) == {}
         assert [(each.path, each.unique_id) for each in index.places(one)] == [("b", "x")], "the last one with the id"
         assert index.places(two) == []
 

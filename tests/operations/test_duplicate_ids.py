@@ -13,7 +13,7 @@ from memoryd.core.query import Filters
 from memoryd.errors import ConflictError, NotFoundError
 from memoryd.layouts.protocol import Located
 from memoryd.operations import lookup, memories
-from memoryd.operations.lookup import find_live, list_memories, read_memory
+from memoryd.operations.lookup import MAX_CANDIDATES, find_live, list_memories, read_memory
 from memoryd.operations.memories import Context
 from memoryd.operations.search import SearchQuery, search, similar_to_memory
 from memoryd.operations.search_scope import SearchRoot
@@ -223,6 +223,14 @@ def test_copied_files(tmp_path: Path, act: str) -> None:
     assert index == world.read("_index.json")
     assert json.loads(world.read(names[1]))["id"] == native["id"]
     world.store.close()
+
+
+def test_many_memories_with_an_id_do_not_make_an_endless_error(world: World) -> None:
+    world.write(LEARNINGS, lines(*(learning(1, content=f"number {n}") for n in range(MAX_CANDIDATES + 1))))
+    world.look()
+    with pytest.raises(ConflictError, match=f"{MAX_CANDIDATES + 1} memories") as refused:
+        read_memory(world.store, uuid(1), world.now)
+    assert len(refused.value.data["candidates"]) == MAX_CANDIDATES
 
 
 def test_a_search_for_similar_memories_takes_the_ids_that_are_printed(lines_of_one_id: World) -> None:

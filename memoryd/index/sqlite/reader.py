@@ -43,6 +43,7 @@ from memoryd.index.sqlite.word_list import WordList
 ONE_PASS_FILES = 100  # files; of more the records are fetched by one query
 CACHED_RECORDS = 20_000  # at about a kilobyte each
 CACHED_FILES = 20_000
+CACHED_IDS = 10_000
 _IN_ARCHIVES = "SELECT id FROM records JOIN files USING (path) WHERE role = 'archive'"
 _ALSO_ARCHIVED = f"{PLACES} WHERE role = 'source' AND NOT archived AND id IN ({_IN_ARCHIVES})"
 _SHARED = "SELECT id FROM records WHERE id IN ({}) GROUP BY id HAVING count(*) > 1"
@@ -64,6 +65,8 @@ class SqliteReader:
         self._db = db
         self._memories = Memories(db)
         self._statistics = Statistics(db)
+        self._inside = False  # a snapshot, in which what is cached is current
+        self._unique_ids: dict[str, dict[int, str]] = {}  # by id, as `unique_ids` returns them
         substrings = Substrings(db, self._memories, self._statistics, shared.words)
         fulltext = FullText(db, self._memories, self._statistics, substrings)
         self.vectors = Vectors(db, shared.epoch)
@@ -87,9 +90,14 @@ class SqliteReader:
         """Read one state of the index throughout the block, regardless of later writes."""
         self._db.run("BEGIN")
         try:
-            self._memories.begin(changed=self._statistics.begin())
+            changed = self._statistics.begin()
+            if changed or len(self._unique_ids) > CACHED_IDS:
+                self._unique_ids.clear()
+            self._memories.begin(changed=changed)
+            self._inside = True
             yield
         finally:
+            self._inside = False
             self._memories.end()
             self._db.run("COMMIT")
 
@@ -212,10 +220,15 @@ class SqliteReader:
 
     def unique_ids(self, ids: Collection[str]) -> dict[int, str]:
         """Return the unique id of each memory with one of these ids that other memories have too, by key."""
-        marks = ",".join("?" * len(ids))
-        rows = self._db.rows(_SHARED.format(marks), tuple(ids))
-        shared = (each for (id_,) in rows for each in self._places(id_))
-        return {each.key: each.unique_id for each in shared if each.is_shared}
+        known = self._unique_ids if self._inside else {}
+        missing = [each for each in dict.fromkeys(ids) if each not in known]
+        if missing:
+            marks = ",".join("?" * len(missing))
+            shared = {id_ for (id_,) in self._db.rows(_SHARED.format(marks), missing)}
+            for each in missing:
+                places = self._places(each) if each in shared else []
+                known[each] = {place.key: place.unique_id for place in places if place.is_shared}
+        return {key: unique for each in dict.fromkeys(ids) for key, unique in known[each].items()}
 
     def also_archived(self) -> list[Place]:
         """Return the live memories whose id is also in an archive file, by path and position."""
