@@ -29,6 +29,11 @@ class MemorydError(Exception):
         self.hint = hint
         self.data: dict[str, Any] = dict(data or {})
 
+    @property
+    def code(self) -> str:
+        """The `data.code` of the JSON-RPC error: the name of the kind, unless `data` has a more exact one."""
+        return str(self.data.get("code", self.name))
+
 
 class UsageError(MemorydError):
     """Wrong usage: an unknown or invalid option, parameter, job or value."""

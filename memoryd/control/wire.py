@@ -49,19 +49,22 @@ def _escape(match: re.Match[str]) -> str:
 
 def error_object(error: MemorydError) -> dict[str, object]:
     """Return the `error` member of a reply: code, message and data{code, hint?, ...}."""
-    data: dict[str, object] = {**error.data, "code": error.name}
+    data: dict[str, object] = {**error.data, "code": error.code}
     if error.hint:
         data["hint"] = error.hint
     return {"code": error.rpc_code, "message": error.message, "data": data}
 
 
 def error_from_object(error: object) -> MemorydError:
-    """Rebuild the exception of an `error` member: of the class with its `data.code`, else with its number."""
+    """Rebuild the exception of an `error` member: of the class with its `data.code`, else with its number. A code that
+    names no class, as of a disk error, stays in `data`."""
     if not isinstance(error, Mapping):
         return MemorydError("the daemon sent an error that memoryd cannot parse")
     raw = error.get("data")
     data = {str(k): v for k, v in raw.items()} if isinstance(raw, Mapping) else {}
-    kind = _kind_of(data.pop("code", None), error.get("code"))
+    kind = _kind_of(data.get("code"), error.get("code"))
+    if data.get("code") == kind.name or not isinstance(data.get("code"), str):
+        data.pop("code", None)
     hint = data.pop("hint", None)
     return kind(str(error.get("message", "unknown error")), hint=str(hint) if hint else None, data=data)
 

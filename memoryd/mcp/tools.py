@@ -160,14 +160,14 @@ def error_text(error: MemorydError) -> str:
     lines = [error.message]
     if error.hint:
         lines.append(f"hint: {error.hint}")
-    lines.append(f"code: {error.name}" + ("" if isinstance(error, NoDaemonError) else f" ({error.rpc_code})"))
+    lines.append(f"code: {error.code}" + ("" if isinstance(error, NoDaemonError) else f" ({error.rpc_code})"))
     lines += [f"{name}: {_as_json(error.data[name])}" for name in _DETAILS if error.data.get(name)]
     return redact("\n".join(lines))
 
 
 def error_data(error: MemorydError) -> dict[str, str]:
     """Return code and hint as the `data` of a protocol error."""
-    return {"code": error.name} | ({"hint": redact(error.hint)} if error.hint else {})
+    return {"code": error.code} | ({"hint": redact(error.hint)} if error.hint else {})
 
 
 def internal_error(error: Exception) -> MemorydError:

@@ -193,7 +193,7 @@ class Roots:
         most = max(0, (file_limit() - FILES_RESERVED) // FILES_PER_ROOT)
         if others >= most:
             message = f"it cannot be served: the limit of {file_limit()} open files is enough for {most} roots"
-            raise DiskError(message, hint=f"{FILE_LIMIT_HINT}, then start memoryd again")
+            raise DiskError(message, hint=f"{FILE_LIMIT_HINT}, then start memoryd again", data={"code": "io-error"})
 
     def _note_broken(
         self, root: RootConfig, path: str, place: str, error: MemorydError | OSError | RuntimeError

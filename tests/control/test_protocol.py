@@ -19,7 +19,7 @@ from memoryd.control.methods import METHODS, TABLE, Method, Option, Request, Res
 from memoryd.control.methods.method_types import Finite, Name, parameter
 from memoryd.control.parameters import check_params
 from memoryd.control.protocol import InvalidRequest, LineReader, RpcRequest, decode_request
-from memoryd.errors import ConfigError, ConflictError, MemorydError, UnauthorisedError, UsageError
+from memoryd.errors import ConfigError, ConflictError, DiskError, MemorydError, UnauthorisedError, UsageError
 from tests import parameters
 
 REQUESTS = [
@@ -177,6 +177,17 @@ def test_an_error_survives_the_wire(kind: type[MemorydError]) -> None:
     again = wire.error_from_object(reply["error"])
     assert type(again) is kind
     assert (again.message, again.hint, again.data) == ("what", "do", {"changed": ["a"]})
+
+
+@pytest.mark.parametrize("code", ["disk-full", "read-only", "io-error"])
+def test_what_the_disk_refused_is_the_code_of_its_error(code: str) -> None:
+    """The client passes it on as it got it: `--json` prints it a second time."""
+    error = DiskError("what", hint="do", data={"code": code})
+    reply = json.loads(protocol.encode_error(9, error))["error"]
+    assert (reply["code"], reply["data"]) == (-32014, {"code": code, "hint": "do"})
+    again = wire.error_from_object(reply)
+    assert type(again) is DiskError
+    assert wire.error_object(again) == reply
 
 
 def test_an_unknown_error_is_still_an_error() -> None:

@@ -124,6 +124,8 @@ def test_a_full_disk(disk: Disk, daemon: MakeDaemon) -> None:
     error = refused(lambda: tending.rpc("archive"))
     assert "No space left" in error.message
     assert error.hint
+    codes = [refused(lambda: tending.rpc("archive")).code for _ in range(2)]
+    assert [error.code, *codes] == ["disk-full"] * 3, "the first call and later ones"
     assert tending.run("backup", "create").returncode in (1, 74)
     assert isinstance(refused(lambda: tending.rpc("sync", timeout_ms=500)), MemorydError)
     assert {name: about for name, about in files(root).items() if name.endswith(".jsonl")} == {
@@ -178,6 +180,7 @@ def test_read_only_while_it_runs(disk: Disk, daemon: MakeDaemon) -> None:
     assert "ead-only" in error.message
     row = read_only(tending)
     assert "ead-only" in row["reasons"][0]
+    assert [error.code, refused(lambda: tending.rpc("archive")).code] == ["read-only"] * 2
     assert row["memories"] == 5
     assert checks.snapshot(root) == before
     assert tending.run("plan").returncode == 0
@@ -221,6 +224,7 @@ def test_the_disk_of_the_state_is_full(disk: Disk, root: Path, daemon: MakeDaemo
     assert error.message
     assert "unexpected" not in error.message
     assert error.hint
+    assert [error.code, refused(lambda: tending.rpc("archive")).code] == ["disk-full"] * 2
     row = read_only(tending)
     assert "full" in row["reasons"][0] or "No space" in row["reasons"][0]
     assert {name: about[-1] for name, about in checks.snapshot(root).items() if name.endswith("l")} == {
