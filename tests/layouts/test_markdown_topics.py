@@ -518,6 +518,22 @@ class TestIndex:
             ("unlistable-name", "a/b`c.md"),
         ]
 
+    def test_names_that_are_not_utf_8_are_reported_and_not_listed(self) -> None:
+        """An index with their bytes is no UTF-8: many programs cannot read such a file at all."""
+        names = ["a/n\udcfe.md", "bad\udcff/n.md"]
+        found = index_of(TOPICS, {**dict.fromkeys(names, b"text\n"), "a/ü.md": b"# T\xffitle\n"})
+        assert "- `ü.md` - T" in found.files["index.md"].decode()
+        assert [(f.code, f.path) for f in found.findings] == [("unlistable-name", each) for each in names]
+        assert {f.message for f in found.findings} == {"the name is not valid UTF-8, so it cannot be listed"}
+
+    def test_names_that_are_not_utf_8_leave_an_index_that_has_them(self) -> None:
+        """As an earlier version wrote it."""
+        stats = {path: FileStats(path, Role.SOURCE, 5, 1, 0, 1, {}) for path in ("bad\udcff/n\udcfe.md", "a/b.md")}
+        before = b"# Memory Index\n\n## Topics\n\n### A\n- `b.md` - b\n\n### Bad\xff\n- `n\xfe.md` - n\n"
+        view = IndexView([], stats, {"index.md": before}, NOW, state={"headings": ["A", "Bad\udcff"]})
+        found = whole(render(view))
+        assert found.files["index.md"].decode() == "# Memory Index\n\n## Topics\n\n### A\n- `b.md` - b\n"
+
     @PARSED
     @given(data=st.data())
     def test_whatever_files_and_text_there_are_twice_is_once(self, data: st.DataObject) -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
 from memoryd.core.records import FileChange, FileStats, Role
+from memoryd.core.spans import is_encodable
 from memoryd.layouts.markdown_topics.index_list import generated_headings, update_list
 from memoryd.layouts.markdown_topics.names import INDEX, is_listable, printable, topic_path
 from memoryd.layouts.markdown_topics.outline import Outline, newline_of, outline
@@ -178,6 +179,5 @@ def _add_block(content: bytes) -> bytes:
 def _unlistable(paths: Iterable[str]) -> Iterator[Finding]:
     for path in sorted(paths):
         if not is_listable(path):
-            yield Finding(
-                "unlistable-name", path, "the name contains a backtick or control character, so it cannot be listed"
-            )
+            why = "contains a backtick or control character" if is_encodable(path) else "is not valid UTF-8"
+            yield Finding("unlistable-name", path, f"the name {why}, so it cannot be listed")

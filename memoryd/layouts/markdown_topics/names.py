@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from memoryd.core.ignore import is_temp
 from memoryd.core.secrets import redact
-from memoryd.core.spans import sha256
+from memoryd.core.spans import is_encodable, sha256
 from memoryd.errors import UsageError
 
 _UNLISTABLE = re.compile(r"[`\x00-\x1f\x7f]")
@@ -119,8 +119,8 @@ _HINT = "a topic is a directory below the base (auth, or nested: auth/tokens), a
 
 
 def is_listable(path: str) -> bool:
-    """Return True for a path that fits on a line of the index, without backticks and control characters."""
-    return _UNLISTABLE.search(path) is None
+    """Return True for a path that fits on a line of the index: valid UTF-8 without backticks and control characters."""
+    return _UNLISTABLE.search(path) is None and is_encodable(path)
 
 
 def path_for(location: Mapping[str, str]) -> str:
