@@ -24,6 +24,7 @@ from memoryd.cli.options import (
     complete_receipts,
     complete_roots,
     complete_types,
+    configuration_of,
     example,
     json_option,
     socket_of,
@@ -87,7 +88,10 @@ def _extra_options(method: Method) -> list[click.Parameter]:
         return [click.Option(["--all", "everything"], is_flag=True, help="Also the keys that have their default.")]
     if method.name not in ("check", "dedupe"):
         return []
-    text = f"{method.name.capitalize()} this directory without a daemon."
+    text = (
+        f"{method.name.capitalize()} this directory without a daemon, with the settings of its root in the "
+        "configuration, else the default ones."
+    )
     return [click.Option(["--offline"], metavar="PATH", type=LOCAL_PATH, help=text)]
 
 
@@ -231,12 +235,9 @@ def _require_utf8(method: Method, params: Values) -> None:
 
 def _configuration(ctx: click.Context, method: Method) -> Values:
     """Return the settings in the file named by --config, not those of a running daemon. Raises ConfigError."""
-    from memoryd.config.load import load  # noqa: PLC0415 - only when needed
-    from memoryd.config.places import find_places  # noqa: PLC0415 - only when needed
     from memoryd.config.show import effective  # noqa: PLC0415 - only when needed
-    from memoryd.layouts.registry import known_limits  # noqa: PLC0415 - only when needed
 
-    config = load(find_places(**ctx.find_root().obj), known_limits=known_limits())
+    config = configuration_of(ctx)
     if method.name == "config.show":
         return dict(effective(config))
     names = [root.name for root in config.roots]
@@ -288,17 +289,17 @@ def _offline(ctx: click.Context, method: Method, path: str, values: Values) -> V
     from memoryd.cli.progress_bar import local_bar  # noqa: PLC0415 - as above
     from memoryd.operations import offline  # noqa: PLC0415 - loads all the parsers
 
-    directory, now = absolute_path(path), time.time()
+    directory, now, config = absolute_path(path), time.time(), configuration_of(ctx)
     if method.name == "check":
         from memoryd.core.secrets import redact_values  # noqa: PLC0415 - compiles many patterns
 
         with local_bar(os.path.basename(directory)) as meter:
-            return dict(redact_values(to_builtins(offline.check_path(directory, now, meter))))
+            return dict(redact_values(to_builtins(offline.check_path(directory, now, meter, config))))
     from memoryd.config.places import find_places  # noqa: PLC0415 - as above
 
     state_dir = find_places(**ctx.find_root().obj).state_dir
     threshold, dry_run = values.get("threshold"), bool(values.get("dry_run"))
-    result = offline.dedupe_path(directory, now, state_dir=state_dir, threshold=threshold, dry_run=dry_run)
+    result = offline.dedupe_path(directory, now, config, state_dir=state_dir, threshold=threshold, dry_run=dry_run)
     return dict(to_builtins(result))
 
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memoryd.cli import exits
-from memoryd.cli.options import LOCAL_PATH, NOT_UTF8, NOT_UTF8_HINT, absolute_path, example, json_option
+from memoryd.cli.options import (
+    LOCAL_PATH,
+    NOT_UTF8,
+    NOT_UTF8_HINT,
+    absolute_path,
+    configuration_of,
+    example,
+    json_option,
+)
 from memoryd.cli.screen import Screen, make_screen, print_json, printable
 from memoryd.cli.views_status import format_counts, name_action
 from memoryd.control.methods import LAYOUTS
@@ -41,8 +49,9 @@ SHOWN = 12  # findings and actions of each directory; --json has them all
 def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, as_json: bool) -> None:
     """See what memoryd would do with a directory; write nothing.
 
-    Prints the layout and why, what is wrong, and what upkeep would change. Needs no daemon and no configuration;
-    nothing is written in PATH. Exits with 1 if a PATH cannot be used.
+    Prints the layout and why, what is wrong, and what upkeep would change. Needs no daemon; nothing is written in PATH.
+    The settings are those of the root PATH in the configuration, else the default ones; there need not be a
+    configuration. Exits with 1 if a PATH cannot be used.
     """
     from msgspec import to_builtins  # noqa: PLC0415 - only when needed
 
@@ -50,11 +59,11 @@ def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, 
     from memoryd.core.secrets import redact_values  # noqa: PLC0415 - compiles many patterns
     from memoryd.engine.preview import preview  # noqa: PLC0415 - loads all the parsers
 
-    chosen, now = None if layout == "auto" else layout, time.time()
+    chosen, now, config = None if layout == "auto" else layout, time.time(), configuration_of(ctx)
     found = []
     for path in map(absolute_path, paths):
         with local_bar(path) as meter:
-            found.append(redact_values(to_builtins(preview(path, now, chosen, meter))))
+            found.append(redact_values(to_builtins(preview(path, now, chosen, meter, config))))
     if as_json:
         print_json({"directories": found})
     else:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from memoryd.config.socket_path import find_socket
 from memoryd.control.client import Client
 from memoryd.errors import MemorydError, UsageError
+
+if TYPE_CHECKING:
+    from memoryd.config.settings import Config
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 """A function that completes what is typed so far of a value."""
@@ -48,6 +51,15 @@ def json_option(text: str = "Print the result as one JSON document.") -> click.O
 def socket_of(ctx: click.Context) -> str:
     """Return the path of the control socket for this command line."""
     return find_socket(**ctx.find_root().obj)
+
+
+def configuration_of(ctx: click.Context) -> Config:
+    """Return the configuration that this command line names, not that of a running daemon. Raises ConfigError."""
+    from memoryd.config.load import load  # noqa: PLC0415 - only for commands that need no daemon
+    from memoryd.config.places import find_places  # noqa: PLC0415 - as above
+    from memoryd.layouts.registry import known_limits  # noqa: PLC0415 - as above
+
+    return load(find_places(**ctx.find_root().obj), known_limits=known_limits())
 
 
 def complete_roots(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

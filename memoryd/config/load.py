@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import structs
 
 from memoryd.config.keys import DAEMON, ENDPOINT, SEARCH
-from memoryd.config.layers import Layer, read_defaults, read_table, unknown_keys
+from memoryd.config.layers import Layer, policy, read_defaults, read_table, unknown_keys
 from memoryd.config.places import Places
 from memoryd.config.roots import read_roots
 from memoryd.config.settings import COMMAND_LINE, Config, DaemonConfig, EndpointConfig, SearchConfig
@@ -76,16 +76,10 @@ def parse(
     defaults = read_defaults(tree.get("defaults", {}), problems)
     settings = _daemon(daemon, problems)
     search, origins = _search(tree.get("search", {}), problems)
-    roots = read_roots(
-        tree.get("root", []),
-        extra_roots,
-        defaults,
-        problems,
-        state_dir=state_dir,
-        known_limits=known_limits or {},
-    )
+    limits = known_limits or {}
+    roots = read_roots(tree.get("root", []), extra_roots, defaults, problems, state_dir=state_dir, known_limits=limits)
     problems.raise_if_any()
-    return Config(settings, roots, path, {**daemon.origins, **origins}, search)
+    return Config(settings, roots, path, {**daemon.origins, **origins}, search, policy(defaults, limits))
 
 
 def _search(table: object, problems: Problems) -> tuple[SearchConfig, dict[str, str]]:

@@ -5,6 +5,7 @@ The origin of a value is ignored when configurations are compared: a root whose 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -75,7 +76,7 @@ class Config:
     """The whole configuration.
 
     `path` is the file read, None without one. `origins` holds those of the `[daemon]` values, and those of `[search]`
-    as `search.KEY` and `search.endpoint.KEY`.
+    as `search.KEY` and `search.endpoint.KEY`. `defaults` are the settings of a root that has none of its own.
     """
 
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
@@ -83,7 +84,13 @@ class Config:
     path: str | None = None
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     search: SearchConfig = field(default_factory=SearchConfig)
+    defaults: Policy = field(default_factory=Policy)
 
     def root(self, name: str) -> RootConfig | None:
         """Return the root of that name, or None."""
         return next((root for root in self.roots if root.name == name), None)
+
+    def root_at(self, path: str) -> RootConfig:
+        """Return the root at a real path; one with the default settings if there is none."""
+        root = next((root for root in self.roots if root.path == path), None)
+        return root or RootConfig(os.path.basename(path), path, path, policy=self.defaults)

@@ -1,4 +1,5 @@
-"""`check --offline` and `dedupe --offline`: work on one directory without a daemon.
+"""`check --offline` and `dedupe --offline`: work on one directory without a daemon, with the settings that its root has
+in the configuration, else with the default ones.
 
 A check writes nothing to it. A merge is backed up and journalled in the state directory like one of the daemon, and
 refused if a daemon uses the root.
@@ -6,16 +7,17 @@ refused if a daemon uses the root.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from memoryd.config.settings import Config, RootConfig
 from memoryd.control.methods.shared import ChangeResult
 from memoryd.control.methods.status import CheckResult
-from memoryd.core.defaults import Mode, Policy
+from memoryd.core.defaults import Mode
 from memoryd.core.progress import ProgressMeter
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.tree import Tree
@@ -29,10 +31,10 @@ from memoryd.store import Store
 from memoryd.store.store import state_place
 
 
-def check_path(path: str, now: float, progress: ProgressMeter) -> CheckResult:
+def check_path(path: str, now: float, progress: ProgressMeter, config: Config) -> CheckResult:
     """Check the directory at `path`; return the result of the control method `check`. `progress` shows the work."""
-    real = existing_directory(path)
-    with observed_store(real, _layout_of(real), progress) as store:
+    root = config.root_at(existing_directory(path))
+    with observed_store(root, _layout_of(root), progress) as store:
         refresh(store, None, now)
         update_index(store, now)
         findings = check(store, now)
@@ -40,11 +42,11 @@ def check_path(path: str, now: float, progress: ProgressMeter) -> CheckResult:
 
 
 @contextmanager
-def observed_store(path: str, layout: str, progress: ProgressMeter | None = None) -> Iterator[Store]:
-    """Yield a store for reading one directory; its state is in a private temporary directory, which is removed at the
+def observed_store(root: RootConfig, layout: str, progress: ProgressMeter | None = None) -> Iterator[Store]:
+    """Yield a store for reading a root; its state is in a private temporary directory, which is removed at the
     end. `progress` shows the work."""
     with tempfile.TemporaryDirectory(prefix="memoryd-") as state:
-        store = Store(os.path.basename(path), path, layout, Policy(mode=Mode.OBSERVE), state)
+        store = Store(root.name, root.path, layout, replace(root.policy, mode=Mode.OBSERVE), state)
         store.progress = progress or store.progress
         try:
             store.attach_read_only()
@@ -54,8 +56,8 @@ def observed_store(path: str, layout: str, progress: ProgressMeter | None = None
 
 
 @contextmanager
-def _owned_store(path: str, layout: str, state_dir: str) -> Iterator[Store]:
-    store = Store(os.path.basename(path), path, layout, Policy(), state_place(state_dir, path))
+def _owned_store(root: RootConfig, layout: str, state_dir: str) -> Iterator[Store]:
+    store = Store(root.name, root.path, layout, root.policy, state_place(state_dir, root.path))
     try:
         store.attach()
         yield store
@@ -63,17 +65,19 @@ def _owned_store(path: str, layout: str, state_dir: str) -> Iterator[Store]:
         store.close()
 
 
-def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | None, dry_run: bool) -> ChangeResult:
+def dedupe_path(
+    path: str, now: float, config: Config, *, state_dir: str, threshold: float | None, dry_run: bool
+) -> ChangeResult:
     """Merge duplicates; return the result of the control method `dedupe`. A dry run writes nothing, not
     even in the state directory.
 
     Raises AlreadyRunningError if a daemon uses the directory.
     """
-    real = existing_directory(path)
-    with Tree(real) as tree, lock_directory(tree.fd, tree.path):
+    root = config.root_at(existing_directory(path))
+    with Tree(root.path) as tree, lock_directory(tree.fd, tree.path):
         pass  # before the state is opened, which a daemon would have open
-    layout = _layout_of(real)
-    with observed_store(real, layout) if dry_run else _owned_store(real, layout, state_dir) as store:
+    layout = _layout_of(root)
+    with observed_store(root, layout) if dry_run else _owned_store(root, layout, state_dir) as store:
         refresh(store, None, now)
         done = dedupe(store, now, by="command", threshold=threshold, dry_run=dry_run)
         if done.receipt is not None:
@@ -83,9 +87,12 @@ def dedupe_path(path: str, now: float, *, state_dir: str, threshold: float | Non
     return ChangeResult(plan=plan_row(done.plan), receipt=done.receipt or UNSET)
 
 
-def _layout_of(path: str) -> str:
+def _layout_of(root: RootConfig) -> str:
+    if root.layout != "auto":
+        return root.layout
+    path = root.path
     with Tree(path) as tree:
-        result = recognise_layout(tree)
+        result = recognise_layout(tree, root.policy.ignore)
     if result.layout is not None:
         return result.layout
     no_layout = result.matches or result.known is not None  # an offline command takes no layout

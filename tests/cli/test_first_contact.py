@@ -16,6 +16,7 @@ from msgspec import to_builtins
 from memoryd.cli.first_contact import show_preview
 from memoryd.cli.screen import make_screen
 from memoryd.config.detect import examine, walk
+from memoryd.config.settings import Config
 from memoryd.core.progress import ProgressMeter
 from memoryd.engine.preview import preview
 from tests.daemon import Daemon
@@ -94,7 +95,9 @@ def test_try_tells_which_files_it_cannot_judge_yet(tmp_path: Path, capsys: pytes
         path = tmp_path / file_name(number)
         path.write_bytes(file(number) + (b"}" if number else b""))
         os.utime(path, (now, now))
-    young, old = (to_builtins(preview(str(tmp_path), at, "json-files", ProgressMeter())) for at in (now, now + 60))
+    young, old = (
+        to_builtins(preview(str(tmp_path), at, "json-files", ProgressMeter(), Config())) for at in (now, now + 60)
+    )
     assert (young["unjudged"], old["unjudged"]) == (2, 0)
     assert [each["code"] for each in old["findings"] if each not in young["findings"]] == ["torn-file"] * 2
     show_preview(screen, young)
@@ -111,6 +114,62 @@ def test_try_agrees_with_what_upkeep_moves(tmp_path: Path) -> None:
     found = json.loads(program("try", str(store), "--json", home=tmp_path / "home").stdout)["directories"][0]
     moved = [each["ids"] for each in found["actions"] if each.get("job") == "archive" and each["kind"] == "rewrite"]
     assert moved == [["a", "b"]]
+
+
+SETTINGS = """
+[defaults]
+ignore = ["tasks.jsonl"]
+archive_learnings_after_days = 9000
+[[root]]
+name = "named"
+path = "{}"
+archive_learnings_after_days = 90
+"""
+
+
+@pytest.mark.parametrize("place", ["--config", "home"])
+@pytest.mark.parametrize("command", ["try", "check"])
+def test_the_configuration_of_a_root_counts_without_a_daemon(tmp_path: Path, place: str, command: str) -> None:
+    """The file that --config names, else the user's own: its root, and its defaults for any other directory."""
+    home, named, other = tmp_path / "home", make_store(tmp_path / "named"), make_store(tmp_path / "other")
+    for store in (named, other):
+        (store / "tasks.jsonl").write_text("{broken\n")
+    file = tmp_path / "c.toml" if place == "--config" else home / ".config" / "memoryd" / "config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(SETTINGS.format(named))
+    options = ["--config", str(file)] if place == "--config" else []
+    words = ["try"] if command == "try" else ["check", "--offline"]
+    for store, root, archives in ((named, "named", True), (other, "other", False)):
+        result = json.loads(program(*options, *words, str(store), "--json", home=home).stdout)
+        [found] = result.get("directories", [result])
+        assert {each["root"] for each in found["findings"]} == {root}
+        broken = {each["path"] for each in found["findings"] if each["code"] == "invalid-json"}
+        assert broken == {"learnings.jsonl"}
+        if command == "try":
+            assert any(each.get("job") == "archive" for each in found["actions"]) is archives
+
+
+def test_try_takes_the_layout_of_the_configuration(tmp_path: Path) -> None:
+    """As the daemon does: without it, nothing tells the layout of an empty directory."""
+    (tmp_path / "empty").mkdir()
+    file = tmp_path / "c.toml"
+    file.write_text(f'[[root]]\npath = "{tmp_path}/empty"\nlayout = "jsonl-store"\n')
+    done = program("--config", str(file), "try", str(tmp_path / "empty"), home=tmp_path / "home")
+    assert done.returncode == 0, done.stdout
+    assert "jsonl-store: named in the configuration" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["try"], ["check", "--offline"], ["dedupe", "--dry-run", "--offline"]])
+@pytest.mark.parametrize("text", [None, "[daemon]\nx = 1\n"])
+def test_a_wrong_configuration_is_reported_without_a_daemon(tmp_path: Path, words: list[str], text: str | None) -> None:
+    """A missing or invalid file is never ignored: the answer is that of `config validate`."""
+    store, file = make_store(tmp_path / "memories"), tmp_path / "c.toml"
+    if text is not None:
+        file.write_text(text)
+    expected = program("--config", str(file), "config", "validate", home=tmp_path / "home")
+    done = program("--config", str(file), *words, str(store), home=tmp_path / "home")
+    assert (done.returncode, done.stdout, done.stderr) == (78, "", expected.stderr)
+    assert str(file) in done.stderr
 
 
 def test_try_says_why_a_directory_cannot_be_used(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 from msgspec import to_builtins
 
+from memoryd.config.settings import Config
 from memoryd.control.methods.memories import AddRequest, ListRequest
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncRequest
@@ -133,7 +134,7 @@ def test_what_another_daemon_tends_is_not_even_opened(tmp_path: Path) -> None:
     root.mkdir()
     (root / LEARNINGS).write_bytes(lines(learning(1)))
     with Tree(str(root)) as tree, lock_directory(tree.fd, tree.path), pytest.raises(AlreadyRunningError):
-        dedupe_path(str(root), 0.0, state_dir=str(state), threshold=None, dry_run=True)
+        dedupe_path(str(root), 0.0, Config(), state_dir=str(state), threshold=None, dry_run=True)
     assert not state.exists(), "its journal has a spool that only its daemon may empty"
 
 
