@@ -180,10 +180,10 @@ def _find(paths: Sequence[str]) -> list[Detected]:
     tops = list(map(absolute_path, paths))
     for top in tops:
         existing_directory(top)
-    places = list(tops)
+    shown: list[str] = []  # by what is in them
     for top in tops or [home]:
         walked = detect.walk(top)
-        places += walked.paths
+        shown += walked.paths
         for path in walked.unreadable:
             click.echo(printable(f"skipped {path}: it cannot be read"), err=True)
         if not walked.complete:
@@ -193,7 +193,11 @@ def _find(paths: Sequence[str]) -> list[Detected]:
             )
     usual = [] if tops else detect.detect(home, _inspect, os.getcwd())
     taken = [os.path.realpath(place.path) for place in usual]
-    more = detect.examine(places, lambda path: None if _is_taken(path, taken) else _inspect(path, mention=path in tops))
+    more = detect.examine(
+        [*tops, *shown],
+        lambda path: None if _is_taken(path, taken) else _inspect(path, mention=path in tops),
+        [top for top in tops if top not in shown],
+    )
     return [*usual, *more]
 
 

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 # Beneath the home directory, then beneath the working directory.
@@ -78,24 +78,45 @@ def detect(home: str, recognise: Recognise, cwd: str | None = None) -> list[Dete
     return examine((*candidate_paths(home, cwd), *_other_paths(home, cwd)), recognise)
 
 
-def examine(places: Iterable[str], recognise: Recognise) -> list[Detected]:
-    """Find memory directories among these paths. One that is reached by two names counts once, and one inside or around
-    an earlier store is left out, because roots may not overlap."""
-    found: list[Detected] = []
+def examine(places: Iterable[str], recognise: Recognise, named: Collection[str] = ()) -> list[Detected]:
+    """Find memory directories among these paths. One that is reached by two names counts once. Roots may not overlap: a
+    directory around an earlier store is left out, and so is one inside it that has the same layout; one of another
+    layout is returned as not usable. Where one of the `named`, which nothing but a person's word makes a candidate,
+    contains stores of its own layout and of others, those are used instead."""
+    found: list[tuple[str, Detected]] = []
     seen: set[str] = set()
     stores: list[str] = []
     for place in places:
         real = os.path.realpath(place)
-        if real in seen or not os.path.isdir(real) or any(_overlap(real, store) for store in stores):
+        if real in seen or not os.path.isdir(real) or any(_contains(real, store) for store in stores):
             continue
         seen.add(real)
         recognised = recognise(real)
-        if recognised is None:
+        if recognised is None or (recognised[0] is None and any(_contains(store, real) for store in stores)):
             continue
-        found.append(Detected(place, *recognised))
-        if found[-1].layout is not None:
+        found.append((real, Detected(place, *recognised)))
+        if recognised[0] is not None:
             stores.append(real)
-    return found
+    return list(_without_overlaps(found, named))
+
+
+def _without_overlaps(found: list[tuple[str, Detected]], named: Collection[str]) -> Iterator[Detected]:
+    """Yield what can be a root, and why the rest cannot. `found` has the real path of each directory."""
+    while found:
+        (real, place), *found = found
+        inside = [each for each in found if place.layout is not None and _contains(real, each[0])]
+        others = [each for _, each in inside if each.layout != place.layout]
+        if others and place.path in named and len(others) < len(inside):
+            why = f"looks like {place.layout} ({place.why}), but contains stores of other layouts"
+            yield Detected(place.path, None, why, "roots may not overlap: the stores in it are used instead")
+            continue
+        yield place
+        for each in others:
+            why = f"looks like {each.layout} ({each.why}), but is inside {place.path}"
+            yield Detected(
+                each.path, None, why, f"roots may not overlap: move it out, or use it instead of {place.path}"
+            )
+        found = [each for each in found if each not in inside]
 
 
 def walk(top: str, max_directories: int = MAX_DIRECTORIES) -> Walk:
@@ -127,8 +148,8 @@ def walk(top: str, max_directories: int = MAX_DIRECTORIES) -> Walk:
     return Walk(sorted(paths, key=lambda path: path.count("/")), not queue, unreadable)
 
 
-def _overlap(path: str, other: str) -> bool:
-    return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
+def _contains(path: str, other: str) -> bool:
+    return f"{other}/".startswith(f"{path.rstrip('/')}/")
 
 
 def _other_paths(home: str, cwd: str | None) -> Iterator[str]:

@@ -254,6 +254,46 @@ def test_init_walks_the_paths_given_and_nothing_else(tmp_path: Path) -> None:
     assert f"not usable {odd}: has the files of no layout" in done.stdout
 
 
+def make_user(directory: Path) -> Path:
+    """Make a store of user documents with one user."""
+    document = directory / "alice" / "__long-memories" / "data.json"
+    document.parent.mkdir(parents=True)
+    document.write_text('{"memories": [], "updated_at": "2025-12-31T12:00:00Z"}')
+    return directory
+
+
+def test_init_finds_the_stores_of_every_layout_in_a_folder(tmp_path: Path) -> None:
+    """User documents below it make the folder itself look like a store of them, which would exclude all others."""
+    folder, target = tmp_path / "folder", tmp_path / "c.toml"
+    users, store = make_user(folder / "ud"), make_store(folder / "agents")
+    done = program("--config", str(target), "init", str(folder), home=tmp_path / "home")
+    assert {path: layout for path, (layout, _) in configured(target).items()} == {
+        str(users): "user-document",
+        str(store): "jsonl-store",
+    }
+    assert f"not usable {folder}: looks like user-document (ud/alice/" in done.stdout
+
+
+def test_init_names_a_store_inside_another(tmp_path: Path) -> None:
+    """It cannot be a root beside the other: the folder has user documents of its own."""
+    folder, target = make_user(tmp_path / "folder"), tmp_path / "c.toml"
+    make_user(folder / "team")
+    store = make_store(folder / "team" / "memories")
+    done = program("--config", str(target), "init", str(folder), home=tmp_path / "home")
+    assert list(configured(target)) == [str(folder)]
+    assert f"not usable {store}: looks like jsonl-store (learnings.jsonl:1 holds a memory)" in done.stdout
+    assert f"but is inside {folder}\n    roots may not overlap" in done.stdout
+
+
+def test_init_keeps_a_folder_whose_stores_have_one_layout(tmp_path: Path) -> None:
+    folder, target = tmp_path / "folder", tmp_path / "c.toml"
+    make_user(folder / "one")
+    make_user(folder / "two")
+    done = program("--config", str(target), "init", str(folder), home=tmp_path / "home")
+    assert list(configured(target)) == [str(folder)]
+    assert "not usable" not in done.stdout
+
+
 def test_init_without_a_terminal_grants_no_write_access(tmp_path: Path) -> None:
     store = make_store(tmp_path / "home/memories")
     done = program("--config", str(tmp_path / "c.toml"), "init", home=tmp_path / "home")
