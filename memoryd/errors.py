@@ -198,10 +198,11 @@ MAX_NAME = 80  # characters that are compared: the time grows with their square
 
 
 def nearest(name: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """Return the known name that is most like an unknown one, for a hint; None if none is. `least`: how much of both
-    must be the same."""
+    """Return the known name that is most like an unknown one, for a hint; None if none is. One that only continues the
+    unknown name is preferred. `least`: how much of both must be the same."""
     from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
 
     names = {each.lower(): each for each in sorted(known)}
-    close = get_close_matches(name[:MAX_NAME].lower(), names, n=1, cutoff=least)
-    return names[close[0]] if close else None
+    typed = name[:MAX_NAME].lower()
+    close = get_close_matches(typed, names, cutoff=least)
+    return next((names[each] for each in close if each.startswith(typed)), names[close[0]] if close else None)

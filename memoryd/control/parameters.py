@@ -23,6 +23,8 @@ _KINDS: Mapping[str, tuple[object, str]] = {
     "object": (dict[str, object], "an object"),
 }
 
+_WORDS: Mapping[type, str] = {list: "a list", str: "a string", bool: "a boolean"}
+
 # msgspec 0.22 prepares a type at its first use and crashes the process if two threads do so at the same time.
 _converting = threading.Lock()
 
@@ -36,7 +38,8 @@ def check_params(method: Method, params: object, label: Label = attrgetter("name
     if params is None:
         params = {}
     if not isinstance(params, Mapping):
-        raise UsageError("parameters must be an object, not a list")
+        kind = _WORDS.get(type(params), "a number")
+        raise UsageError(f"parameters must be an object, not {kind}")
     names = method.request.__struct_fields__
     for name in params:
         if name not in names:

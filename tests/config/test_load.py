@@ -175,6 +175,7 @@ def test_both_bounds_of_a_limit_may_be_off(tmp_path: Path) -> None:
         (["[daemon]", "quiet_s = nan"], 2, "daemon.quiet_s", "nan is out of range"),
         (["[daemon]", "quiet_s = inf"], 2, "daemon.quiet_s", "inf is out of range"),
         (["[daemon]", "log_level = 'loud'"], 2, "daemon.log_level", "allowed: debug, info, warning, error"),
+        (["[[root]]", "path = '/x'", "layout = 'jsonl'"], 3, "root[1].layout", 'did you mean "jsonl-store"?'),
         (["[defaults]", "mode = 'obsrve'"], 2, "defaults.mode", 'did you mean "observe"? allowed: maintain'),
         (["[defaults]", "mode = 1979-05-27"], 2, "defaults.mode", "is a date or time"),
         (["[defaults]", "backups = 0"], 2, "defaults.backups", "0 is out of range"),

@@ -224,6 +224,10 @@ GOOD = [
 ]
 BAD = [
     ([], "must be an object, not a list"),
+    (5, "must be an object, not a number"),
+    (0.5, "must be an object, not a number"),
+    (True, "must be an object, not a boolean"),
+    ("root", "must be an object, not a string"),
     ({"rooot": "a"}, "did you mean 'root'"),
     ({"zzz": None}, "known: root"),
     ({"root": 1}, "a string"),
