@@ -14,6 +14,8 @@ TYPE_CHECKING = False  # without typing, which costs a client command too much
 if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeGuard
 
+    from memoryd.config.settings import Config
+
 STOP_WAIT_S = 10.0
 _REPLY_MARGIN_S = 10
 LONG_S = 30  # methods that may take longer show a bar
@@ -41,6 +43,22 @@ def call_daemon(path: str, method: str, params: Values, *, waits_s: float, quiet
         with waiting_bar("memoryd is stopping", STOP_WAIT_S):
             wait_until_stopped(path, result.get("pid"))
     return result
+
+
+def require_valid_configuration(config: str | None, state_dir: str | None, socket: str | None) -> None:
+    """Raise ConfigError if the command line or the environment names a configuration file that is invalid: where no
+    daemon answers, it is the likely reason."""
+    if config or os.environ.get("MEMORYD_CONFIG"):
+        load_configuration(config, state_dir, socket)
+
+
+def load_configuration(config: str | None, state_dir: str | None, socket: str | None) -> Config:
+    """Read the configuration of a command line, not that of a running daemon. Raises ConfigError."""
+    from memoryd.config.load import load  # noqa: PLC0415 - only for commands that need no daemon
+    from memoryd.config.places import find_places  # noqa: PLC0415 - as above
+    from memoryd.layouts.registry import known_limits  # noqa: PLC0415 - as above
+
+    return load(find_places(config, state_dir, socket), known_limits=known_limits())
 
 
 def layout_of(path: str, root: str | None) -> str | None:

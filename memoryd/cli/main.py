@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from memoryd.cli import exits
-from memoryd.cli.calls import call_daemon
+from memoryd.cli.calls import call_daemon, require_valid_configuration
 from memoryd.cli.screen import Screen, make_screen, print_json
 from memoryd.cli.views_status import Result, show_ping, show_status
 from memoryd.config.socket_path import find_socket
-from memoryd.errors import DiskError, MemorydError, UsageError
+from memoryd.errors import DiskError, MemorydError, NoDaemonError, UsageError
 
 QUICK: Mapping[str, Callable[[Screen, Result], None]] = {"ping": show_ping, "status": show_status}
 QUICK_WAITS_S = 10  # `waits_s` of these two in the method table
@@ -69,7 +69,12 @@ def _run(argv: Sequence[str]) -> int:
         from memoryd.cli.program import run_program  # noqa: PLC0415 - loads click and the method table
 
         return run_program(argv)
-    result = call_daemon(find_socket(*map(places.get, _OPTIONS)), name, {}, waits_s=QUICK_WAITS_S)
+    named = [places.get(option) for option in _OPTIONS]
+    try:
+        result = call_daemon(find_socket(*named), name, {}, waits_s=QUICK_WAITS_S)
+    except NoDaemonError:
+        require_valid_configuration(*named)
+        raise
     if options:
         print_json(result)
     else:

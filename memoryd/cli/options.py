@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memoryd.cli.calls import load_configuration
 from memoryd.config.socket_path import find_socket
 from memoryd.control.client import Client
 from memoryd.errors import MemorydError, UsageError
@@ -55,11 +56,7 @@ def socket_of(ctx: click.Context) -> str:
 
 def configuration_of(ctx: click.Context) -> Config:
     """Return the configuration that this command line names, not that of a running daemon. Raises ConfigError."""
-    from memoryd.config.load import load  # noqa: PLC0415 - only for commands that need no daemon
-    from memoryd.config.places import find_places  # noqa: PLC0415 - as above
-    from memoryd.layouts.registry import known_limits  # noqa: PLC0415 - as above
-
-    return load(find_places(**ctx.find_root().obj), known_limits=known_limits())
+    return load_configuration(**ctx.find_root().obj)
 
 
 def complete_roots(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

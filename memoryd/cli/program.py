@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from memoryd import __version__
 from memoryd.cli import exits
+from memoryd.cli.calls import require_valid_configuration
 from memoryd.cli.commands import group_command, method_command
 from memoryd.cli.options import example
 from memoryd.control.methods import METHODS, by_command, groups
-from memoryd.errors import UsageError, nearest
+from memoryd.errors import NoDaemonError, UsageError, nearest
 
 # Commands are listed in the order of use.
 _LOCAL_FIRST = ("run", "demo", "try", "init", "service")
@@ -55,6 +57,14 @@ class Commands(click.Group):
             return group_command(name)
         method = by_command((name,))
         return method_command(method) if method else None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. Raises ConfigError where no daemon answers because of an invalid configuration."""
+        try:
+            return super().invoke(ctx)
+        except NoDaemonError:
+            require_valid_configuration(**ctx.obj)
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -81,7 +81,8 @@ def _unusable(state_dir: str, error: OSError) -> MemorydError:
     message = f"the state directory {state_dir} cannot be used: {error}"
     code = refusal(error)
     if code is None:
-        return DeniedError(message, hint="correct its mode, or name another with --state-dir")
+        mode = "correct its mode, or " if isinstance(error, PermissionError) else ""
+        return DeniedError(message, hint=f"{mode}name another with --state-dir")
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return DiskError(f"the daemon cannot start: {error}", hint=remedy(error), data={"code": code})
     return DiskError(message, hint=f"{remedy(error)}, or name another with --state-dir", data={"code": code})

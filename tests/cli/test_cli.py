@@ -789,6 +789,36 @@ def test_a_missing_configuration_file_is_78(tmp_path: Path) -> None:
     assert program("--config", str(tmp_path / "none.toml"), "status").returncode == 78
 
 
+@pytest.mark.parametrize("words", [["status"], ["plan"], ["status", "--json"]])
+@pytest.mark.parametrize("way", ["--config", "MEMORYD_CONFIG"])
+def test_a_wrong_configuration_file_is_78_where_no_daemon_answers(tmp_path: Path, words: list[str], way: str) -> None:
+    """It is the likely reason why no daemon runs. A valid one is not."""
+    file, socket_path = tmp_path / "c.toml", str(tmp_path / "none.sock")
+    options = ["--config", str(file)] if way == "--config" else []
+    env = {**os.environ, **({} if options else {way: str(file)})}
+    file.write_text("[daemon]\nx = 1\n")
+    done = program(*options, "--socket", socket_path, *words, env=env)
+    assert done.returncode == 78, done.stderr
+    assert f"{file}:2: daemon.x: unknown key" in done.stderr
+    file.write_text("")
+    assert program(*options, "--socket", socket_path, *words, env=env).returncode == 69
+
+
+def test_a_daemon_that_answers_is_asked_whatever_became_of_its_configuration_file(tmp_path: Path, stub: Stub) -> None:
+    """It runs with the last valid one."""
+    (tmp_path / "c.toml").write_text("[daemon]\nx = 1\n")
+    assert run(["--config", str(tmp_path / "c.toml"), "--socket", stub.path, "status"]) == 0
+    assert run(["--config", str(tmp_path / "c.toml"), "--socket", stub.path, "plan"]) == 0
+
+
+@pytest.mark.parametrize("place", ["/proc/x/state", "/dev/null/state"])
+def test_the_hint_on_a_state_directory_that_cannot_be_made_is_no_mode(tmp_path: Path, place: str) -> None:
+    done = program("--state-dir", place, "--socket", str(tmp_path / "s"), "run", str(tmp_path))
+    assert done.returncode == 77
+    assert f"the state directory {place} cannot be used" in done.stderr
+    assert done.stderr.endswith("hint: name another with --state-dir\n")
+
+
 # -- help ----------------------------------------------------------------------------------------
 
 
