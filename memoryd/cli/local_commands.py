@@ -13,7 +13,9 @@ from memoryd.cli.first_contact import init, try_command
 from memoryd.cli.options import LOCAL_PATH, absolute_path, complete_roots, example, json_option, socket_of
 from memoryd.cli.screen import print_json
 from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
-from memoryd.errors import MemorydError, NoDaemonError
+from memoryd.errors import MemorydError, NoDaemonError, UnknownRootError
+
+ROOTS_WAIT_S = 1.0  # for the names of the roots before an agent is served
 
 
 @click.command(epilog=example("memoryd run ~/.claude/agents/memories --layout jsonl-store"))
@@ -106,9 +108,12 @@ def mcp(ctx: click.Context, roots: tuple[str, ...], read_only: bool) -> None:
     """Serve the memories to an agent over MCP.
 
     The agent starts this command and speaks the Model Context Protocol on its standard input and output. The command
-    starts without a daemon but needs one to answer. If the package `mcp` is missing, it prints how to install it.
+    starts without a daemon but needs one to answer. If the package `mcp` is missing, it prints how to install it. A
+    ROOT that the daemon does not have is reported on standard error; if it has none of them, the command fails.
     """
-    socket_of(ctx)  # so that a wrong --config is reported here, not to the agent
+    path = socket_of(ctx)  # so that a wrong --config is reported here, not to the agent
+    if roots:
+        _require_known_roots(path, roots)
     if sys.stdin.isatty():
         click.echo(
             "memoryd: waiting for an agent on standard input; `memoryd help agents` explains how an agent starts it",
@@ -117,6 +122,24 @@ def mcp(ctx: click.Context, roots: tuple[str, ...], read_only: bool) -> None:
     from memoryd.mcp.loading import load  # noqa: PLC0415 - only when needed
 
     load().serve(lambda: socket_of(ctx), roots, read_only=read_only)
+
+
+def _require_known_roots(path: str, roots: tuple[str, ...]) -> None:
+    """Report the roots that the daemon does not have. Raises UnknownRootError if it has none of them: an agent would
+    see a server without any memory."""
+    from memoryd.control.client import Client  # noqa: PLC0415 - only when needed
+
+    try:
+        with Client(path, timeout=ROOTS_WAIT_S) as client:
+            known = {root["name"] for root in client.call("root.list").get("roots", [])}
+    except MemorydError:
+        return  # no daemon yet, or a stuck one: each call reports it
+    hint = f"the roots are: {', '.join(sorted(known))}"
+    errors = [UnknownRootError(f"there is no root {root!r}", hint=hint) for root in roots if root not in known]
+    if errors and known.isdisjoint(roots):
+        raise errors[0]
+    for error in errors:
+        exits.report_error(error, as_json=False)
 
 
 @click.command(epilog=example('eval "$(memoryd completion bash)"', "memoryd completion fish | source"))

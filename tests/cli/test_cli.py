@@ -811,6 +811,21 @@ def test_a_daemon_that_answers_is_asked_whatever_became_of_its_configuration_fil
     assert run(["--config", str(tmp_path / "c.toml"), "--socket", stub.path, "plan"]) == 0
 
 
+def test_an_agent_is_served_no_root_that_is_unknown(stub: Stub) -> None:
+    """Without a word it would see a server that has no memory at all. A daemon that starts later is waited for."""
+
+    def serve(socket_path: str, *roots: str) -> subprocess.CompletedProcess[str]:
+        named = [word for root in roots for word in ("--root", root)]
+        return program("--socket", socket_path, "mcp", *named, stdin=subprocess.DEVNULL)
+
+    told = "memoryd: there is no root 'nix'\nhint: the roots are: agents\n"
+    alone, beside, known = serve(stub.path, "nix"), serve(stub.path, "nix", "agents"), serve(stub.path, "agents")
+    assert (alone.returncode, alone.stdout, alone.stderr) == (1, "", told)
+    assert (beside.returncode, beside.stderr) == (0, told)
+    assert (known.returncode, known.stderr) == (0, "")
+    assert serve(f"{stub.path}-later", "nix").returncode == 0
+
+
 @pytest.mark.parametrize("place", ["/proc/x/state", "/dev/null/state"])
 def test_the_hint_on_a_state_directory_that_cannot_be_made_is_no_mode(tmp_path: Path, place: str) -> None:
     done = program("--state-dir", place, "--socket", str(tmp_path / "s"), "run", str(tmp_path))
