@@ -84,8 +84,20 @@ def show_change(screen: Screen, result: Result) -> None:
         show_backups(screen, result)
     for path in result.get("cleared", []):
         screen.line(f"removed {path}")
-    if result.get("receipt"):
-        screen.line(f"done, receipt {result['receipt']}; to undo it: `memoryd undo {result['receipt']}`")
+    _receipts(screen, result)
+
+
+def _receipts(screen: Screen, result: Result) -> None:
+    """Show the receipt of each change that was made, and how to undo it."""
+    by_root = [{"receipt": receipt, "root": root} for root, receipt in result.get("receipts", {}).items()]
+    single = [{"receipt": result["receipt"]}] if result.get("receipt") else []
+    changes = result.get("changes") or by_root or single
+    several = len({each.get("root") for each in changes}) > 1
+    for each in changes:
+        where = f" in {each.get('root')}" if several else ""
+        what = f" ({each['operation']})" if len(changes) > 1 and each.get("operation") else ""
+        undo = f"; to undo it: `memoryd undo {each['receipt']}`" if each.get("undoable", True) else ""
+        screen.line(f"done{where}, receipt {each['receipt']}{what}{undo}")
 
 
 def show_reindex(screen: Screen, result: Result) -> None:

@@ -19,6 +19,7 @@ class Kind(StrEnum):
     CREATE = "create"  # create `path` with `data`; refused if the name exists
     REMOVE = "remove"
     CHMOD = "chmod"  # set `mode`; never grants more access
+    ACCEPT = "accept"  # take the state of `path` as right and end its alarm; no file is changed
     NOTE = "note"  # nothing to write; something the user should know or decide
 
 

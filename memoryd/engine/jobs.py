@@ -23,6 +23,7 @@ from memoryd.control.methods.shared import ActionRow, ChangeResult
 from memoryd.control.methods.status import CheckResult
 from memoryd.control.methods.upkeep import (
     ArchiveRequest,
+    ChangeRow,
     DedupeRequest,
     JobResult,
     LockClearRequest,
@@ -30,10 +31,12 @@ from memoryd.control.methods.upkeep import (
     LocksResult,
     PlannedResult,
     RepairRequest,
+    RepairResult,
     UpkeepRequest,
 )
 from memoryd.core.defaults import JOBS
 from memoryd.core.lock_staleness import State
+from memoryd.disk.journal import Entry
 from memoryd.errors import NotFoundError, UsageError
 from memoryd.operations.backup import create_backups, list_backups, prune_state
 from memoryd.operations.check import check, count_findings, finding_row
@@ -126,7 +129,13 @@ def _dedupe(store: Store, job: Job, now: float) -> Result:
 
 def _repair(store: Store, job: Job, now: float) -> Result:
     request = job.request_as(RepairRequest)
-    return _changed(repair(store, now, codes=request.codes or None, dry_run=request.dry_run))
+    done = repair(store, now, codes=request.codes or None, dry_run=request.dry_run)
+    changes = [_change_row(store.journal.entry(receipt)) for receipt in done.receipts]
+    return RepairResult(plan=plan_row(done.plan), receipt=done.receipt or UNSET, changes=changes or UNSET)
+
+
+def _change_row(entry: Entry) -> ChangeRow:
+    return ChangeRow(receipt=entry.receipt, operation=entry.operation, undoable=bool(entry.steps))
 
 
 def _permissions(store: Store, job: Job, now: float) -> Result:

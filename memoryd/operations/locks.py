@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding
 from memoryd.core.lock_staleness import Kind, State
+from memoryd.core.plan import Action, Plan
+from memoryd.core.plan import Kind as ActionKind
 from memoryd.disk.locks.inspect import LockReport, LockRules, clear, inspect
 from memoryd.disk.locks.trace import HONOUR_S
 from memoryd.disk.syscalls import lstat
 from memoryd.errors import GuardError, MemorydError, NotFoundError
 from memoryd.layouts.protocol import LockRule
 from memoryd.store import Store
+from memoryd.store.commit import Committed
 
 CODES = {State.STALE: "stale-lock", State.UNPROVABLE: "unprovable-lock"}
 
@@ -97,11 +102,28 @@ def sweep_locks(
 
     Each report says what was done and why it was safe. `watch`: see `list_locks`.
     """
-    stale = {report.path for report in list_locks(store, now, watch=watch) if report.state is State.STALE}
-    rules = [rule for rule in store.file_rules.locks if rule.name in stale]
-    wanted = [rule for rule in rules if path is None or is_lock(store, rule.name, path)]
+    wanted = [rule for rule in _stale(store, now, watch=watch) if path is None or is_lock(store, rule.name, path)]
     cleared = [_clear(store, rule, now, by, force=False) for rule in wanted]
-    return [report for report in cleared if report is not None]
+    return [each.report for each in cleared if each is not None]
+
+
+def _stale(store: Store, now: float, *, watch: bool = False) -> list[LockRule]:
+    stale = {report.path for report in list_locks(store, now, watch=watch) if report.state is State.STALE}
+    return [rule for rule in store.file_rules.locks if rule.name in stale]
+
+
+def clear_stale_locks(store: Store, now: float, *, by: str, dry_run: bool) -> list[Committed]:
+    """Clear the locks whose holder is provably dead as changes, one for each lock. They cannot be undone."""
+    if dry_run:
+        stale = [report for report in list_locks(store, now) if report.state is State.STALE]
+        return [Committed(Plan((_removal(report),)), None) for report in stale]
+    cleared = [_clear(store, rule, now, by, force=False) for rule in _stale(store, now)]
+    return [Committed(Plan((_removal(each.report),)), each.receipt) for each in cleared if each and each.receipt]
+
+
+def _removal(report: LockReport) -> Action:
+    """Return the action that clears a stale lock."""
+    return Action(ActionKind.REMOVE, report.path, f"stale lock: {report.evidence}")
 
 
 def clear_lock(store: Store, now: float, *, path: str | None = None, force: bool = False) -> list[LockReport]:
@@ -113,9 +135,10 @@ def clear_lock(store: Store, now: float, *, path: str | None = None, force: bool
     rule = next((rule for rule in rules if is_lock(store, rule.name, path)), None)
     if rule is None:
         raise NotFoundError(f"root {store.name} has no lock {path}", hint="`memoryd lock list` shows them")
-    report = _clear(store, rule, now, "command", force=True)
-    if report is None:
+    cleared = _clear(store, rule, now, "command", force=True)
+    if cleared is None:
         raise NotFoundError(f"{path} no longer exists")
+    report = cleared.report
     if report.action == "none":
         raise GuardError(f"{path} is not cleared: {report.evidence}", hint="stop the process that holds it")
     return [report]
@@ -126,15 +149,23 @@ def is_lock(store: Store, name: str, path: str) -> bool:
     return path in (name, f"{store.path}/{name}", f"{store.tree.path}/{name}")
 
 
-def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) -> LockReport | None:
+class _Cleared(NamedTuple):
+    """A lock after an attempt to clear it, and the receipt if that was done."""
+
+    report: LockReport
+    receipt: str | None
+
+
+def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) -> _Cleared | None:
     kind: Kind = "soft" if force else rule.kind  # without proof a lock can only be removed like a soft lock
     report = clear(store.tree.fd, rule.name, _rules(store, kind, now), force=force)
-    if report is not None and report.action in ("removed", "emptied"):
-        receipt = store.journal.begin("lock-clear", by, f"{report.path}: {report.evidence}", (), now)
-        store.journal.finish(receipt, "done")
-        known = store.root_findings.get("locks", ())
-        store.root_findings["locks"] = tuple(finding for finding in known if finding.path != rule.name)
-    return report
+    if report is None or report.action not in ("removed", "emptied"):
+        return None if report is None else _Cleared(report, None)
+    receipt = store.journal.begin("lock-clear", by, f"{report.path}: {report.evidence}", (), now)
+    store.journal.finish(receipt, "done")
+    known = store.root_findings.get("locks", ())
+    store.root_findings["locks"] = tuple(finding for finding in known if finding.path != rule.name)
+    return _Cleared(report, receipt)
 
 
 def _rules(store: Store, kind: Kind, now: float) -> LockRules:

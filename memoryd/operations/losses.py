@@ -301,6 +301,16 @@ def _reasons(losses: dict[str, Loss], rows: dict[str, FileRow | None]) -> Iterat
         yield f"{len(confirmed) - MAX_REASONS} more files lost most of their memories; see `memoryd check`"
 
 
+def describe_losses(store: Store) -> list[tuple[str, str]]:
+    """Return the path of each loss that `accept_losses` would accept, and what it means to accept it."""
+    described = list[tuple[str, str]]()
+    for path, loss in sorted(open_losses(store).items()):
+        row = store.catalogue.file(path)
+        change = _change(loss.records, row.records if row is not None else 0)
+        described.append((path, f"accepts that {change}; `memoryd check` no longer reports it"))
+    return described
+
+
 def accept_losses(store: Store, paths: Collection[str] = ()) -> list[str]:
     """Accept all losses, and any of these files that are not reported yet; return the paths of the reported ones."""
     losses = open_losses(store)

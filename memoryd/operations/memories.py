@@ -14,9 +14,10 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from memoryd.core.places import with_suffix
-from memoryd.core.plan import Plan
+from memoryd.core.plan import Action, Plan
 from memoryd.core.secrets import redact
 from memoryd.core.spans import sha256
 from memoryd.core.vectors import unpack
@@ -27,7 +28,7 @@ from memoryd.layouts.protocol import Located, NewMemory, WritePlan, WriteView
 from memoryd.operations.access_counts import move_counts
 from memoryd.operations.batch import Drafts
 from memoryd.operations.lookup import find_archived, find_live
-from memoryd.operations.overwrites import RetriedWrite, record_change, retry_lost_writes, watch_change
+from memoryd.operations.overwrites import RetriedWrite, failed_retry, record_change, retry_lost_writes, watch_change
 from memoryd.operations.secret_check import reject_secrets, reject_secrets_in_entry
 from memoryd.operations.trash import find_in_trash, put_in_trash, read_trashed
 from memoryd.operations.upkeep import remove_empty_directories
@@ -35,7 +36,7 @@ from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from memoryd.store.commit import Origin, change
 from memoryd.store.layout_views import write_view, writer_of
-from memoryd.store.recent_changes import RecentChange
+from memoryd.store.recent_changes import LostWrite, RecentChange
 
 MAX_NAME = 40  # of a field that may be a slip of the pen
 
@@ -45,16 +46,18 @@ LocatedT = TypeVar("LocatedT", Located, Located | None)
 class Context(Struct, frozen=True):
     """The values a storing operation needs from its caller: a random 64-bit number, the local time zone, and whether
     the five general words in the list of the seed are allowed in a topic file. `by` is what triggered it (see
-    `Origin`)."""
+    `Origin`). `dry_run`: only plan an add or an update."""
 
     number: int = 0
     zone: tzinfo = UTC
     allow_words: bool = False
     by: str = "command"
+    dry_run: bool = False
 
 
 class Outcome(NamedTuple):
-    """The result of a storing operation. `receipt` is None if nothing had to change; `paths` are the changed files.
+    """The result of a storing operation. `receipt` is None if nothing had to change; `paths` are the changed files, and
+    `actions` the changes.
 
     `stored` has the (id, path) of each memory if several were stored in one call.
     """
@@ -65,6 +68,7 @@ class Outcome(NamedTuple):
     paths: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     stored: tuple[tuple[str, str], ...] = ()
+    actions: tuple[Action, ...] = ()
 
 
 def add(store: Store, new: NewMemory, now: float, context: Context) -> Outcome:
@@ -77,7 +81,7 @@ def add(store: Store, new: NewMemory, now: float, context: Context) -> Outcome:
         stored = writer_of(store).add(snapshot, new)
         return reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words)
 
-    outcome = _commit(store, "add", decide, now, by=context.by, warnings=warnings)
+    outcome = _commit(store, "add", decide, now, by=context.by, warnings=warnings, dry_run=context.dry_run)
     record_change(store, outcome.receipt, added=[outcome.id])
     _watch_added(store, outcome, [new], now, context)
     return outcome
@@ -158,7 +162,9 @@ def update(store: Store, identity: str, changes: Mapping[str, object], now: floa
         stored = writer_of(store).update(snapshot, found, changes)
         return reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words)
 
-    outcome = _commit(store, "update", decide, now, by=context.by, warnings=warnings)
+    outcome = _commit(store, "update", decide, now, by=context.by, warnings=warnings, dry_run=context.dry_run)
+    if context.dry_run:
+        return outcome
     record_change(store, outcome.receipt, removed={outcome.path: [target.id]}, added=[outcome.id])
     move_counts(store, outcome.path, target.id, outcome.id)
     if outcome.receipt is not None:
@@ -175,19 +181,39 @@ def restore_lost_writes(store: Store, now: float, *, on_request: bool = False) -
     `on_request`: also those that are not restored automatically.
     """
 
-    def retry(identity: str, recent: RecentChange) -> tuple[str, str | None]:
-        by = "command" if on_request else "watch"
-        context = Context(zone=recent.zone, allow_words=recent.allow_words, by=by)
-        if recent.changes is not None:
-            outcome = update(store, identity, recent.changes, now, context)
-        else:
-            by_id = writer_of(store).stores_id
-            memory = {**recent.memory, "id": identity} if by_id else recent.memory
-            outcome = add(store, NewMemory(memory, recent.location), now, context)
+    def retry(lost: LostWrite) -> RetriedWrite:
+        outcome = _store_again(store, lost, now, by="command" if on_request else "watch")
         store.recent.get(outcome.path, {}).pop(outcome.id, None)  # only once
-        return outcome.id, outcome.receipt
+        return _retried(lost, outcome)
 
     return list(retry_lost_writes(store, now, retry, on_request=on_request))
+
+
+def plan_lost_writes(store: Store, now: float) -> list[RetriedWrite]:
+    """Plan what `restore_lost_writes` would do on request; nothing is written."""
+    planned = list[RetriedWrite]()
+    for lost in store.lost_writes:
+        try:
+            planned.append(_retried(lost, _store_again(store, lost, now, by="command", dry_run=True)))
+        except MemorydError as error:
+            planned.append(failed_retry(lost, error))
+    return planned
+
+
+def _store_again(store: Store, lost: LostWrite, now: float, *, by: str, dry_run: bool = False) -> Outcome:
+    recent = lost.change
+    context = Context(zone=recent.zone, allow_words=recent.allow_words, by=by, dry_run=dry_run)
+    if recent.changes is not None:
+        return update(store, lost.id, recent.changes, now, context)
+    memory = {**recent.memory, "id": lost.id} if writer_of(store).stores_id else recent.memory
+    return add(store, NewMemory(memory, recent.location), now, context)
+
+
+def _retried(lost: LostWrite, outcome: Outcome) -> RetriedWrite:
+    what = "a memory" if lost.change.changes is None else "an update"
+    why = f"stores {what} again that another program overwrote with an older state"
+    actions = (replace(each, why=why, ids=each.ids or (outcome.id,), reasons=()) for each in outcome.actions)
+    return RetriedWrite(lost.path, outcome.id, outcome.receipt, tuple(actions))
 
 
 def forget(store: Store, identity: str, now: float, context: Context) -> Outcome:
@@ -313,6 +339,7 @@ def _commit(
     before_commit: Callable[[WritePlan], None] | None = None,
     soft_locks: bool = False,
     warnings: tuple[str, ...] = (),
+    dry_run: bool = False,
 ) -> Outcome:
     plans: list[WritePlan] = []
 
@@ -324,13 +351,23 @@ def _commit(
         if before_commit is not None:
             before_commit(plans[0])
 
-    origin, wait_s = Origin(operation, by), store.policy.lock_wait_s
     done = change(
-        store, origin, plan, now=now, wait_s=wait_s, before_commit=prepare, soft_locks=soft_locks, skip_preview=True
+        store,
+        Origin(operation, by),
+        plan,
+        now=now,
+        wait_s=store.policy.lock_wait_s,
+        dry_run=dry_run,
+        before_commit=prepare,
+        soft_locks=soft_locks,
+        skip_preview=True,
     )
-    remove_empty_directories(store, done.plan)
-    paths = tuple(dict.fromkeys(action.path for action in done.plan.actions))
-    return Outcome(plans[0].id, plans[0].path, done.receipt, paths, (*warnings, *plans[0].warnings))
+    if not dry_run:
+        remove_empty_directories(store, done.plan)
+    actions = done.plan.actions
+    paths = tuple(dict.fromkeys(action.path for action in actions))
+    warned = (*warnings, *plans[0].warnings)
+    return Outcome(plans[0].id, plans[0].path, done.receipt, paths, warned, actions=actions)
 
 
 def _redact_errors(decide: Callable[[], WritePlan]) -> WritePlan:

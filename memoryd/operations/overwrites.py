@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from memoryd.core.findings import Finding, Severity
 from memoryd.core.index import FileRow
+from memoryd.core.plan import Action, Kind
 from memoryd.core.records import Document, Role
 from memoryd.core.spans import sha256
 from memoryd.errors import BusyError, MemorydError
@@ -221,35 +222,46 @@ def _publish(store: Store, now: float) -> None:
 
 
 class RetriedWrite(NamedTuple):
-    """A memory that was stored again after another program wrote an older state over it."""
+    """A memory that was stored again after another program wrote an older state over it, by these actions. Without a
+    receipt it was only planned, or an action says why it could not be."""
 
     path: str
     id: str
     receipt: str | None
+    actions: tuple[Action, ...] = ()
     code: str = LOST_WRITE_CODE
 
 
-Retry = Callable[[str, RecentChange], tuple[str, str | None]]
-"""A function that stores a change again: (id, change) -> (new id, receipt)."""
+Retry = Callable[[LostWrite], RetriedWrite]
+"""A function that stores a change again, under an id that may be a new one."""
 
 
 def retry_lost_writes(store: Store, now: float, retry: Retry, *, on_request: bool = False) -> Iterator[RetriedWrite]:
-    """Store lost writes again: those that may be restored automatically, or all of them `on_request`."""
+    """Store lost writes again: those that may be restored automatically, or all of them `on_request`, and then also
+    yield those for which it failed."""
     waiting, store.lost_writes[:] = list(store.lost_writes), []
     for lost in waiting:
         if not on_request and not _is_automatic(store, lost.change):
             store.lost_writes.append(lost)
             continue
         try:
-            made, receipt = retry(lost.id, lost.change)
-        except BusyError:
-            store.lost_writes.append(lost)
-            continue
+            done = retry(lost)
         except MemorydError as error:
-            message = f"{_lost_message(lost.change)}; restoring it automatically failed: {error.message}"
-            _note(store, lost.path, lost.id, now, Severity.WARNING, message)
+            if isinstance(error, BusyError):
+                store.lost_writes.append(lost)
+            else:
+                message = f"{_lost_message(lost.change)}; restoring it automatically failed: {error.message}"
+                _note(store, lost.path, lost.id, now, Severity.WARNING, message)
+            if on_request:
+                yield failed_retry(lost, error)
             continue
         store.lost_write_findings[:] = [each for each in store.lost_write_findings if each[1].id != lost.id]
         message = "another program overwrote a memory stored through memoryd with an older state; it was stored again"
-        _note(store, lost.path, made, now, Severity.INFO, f"{message}, receipt {receipt}")
-        yield RetriedWrite(lost.path, made, receipt)
+        _note(store, lost.path, done.id, now, Severity.INFO, f"{message}, receipt {done.receipt}")
+        yield done
+
+
+def failed_retry(lost: LostWrite, error: MemorydError) -> RetriedWrite:
+    """Return why a lost write cannot be stored again."""
+    why = f"cannot be stored again: {error.message}"
+    return RetriedWrite(lost.path, lost.id, None, (Action(Kind.NOTE, lost.path, why, (lost.id,)),))

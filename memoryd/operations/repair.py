@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
@@ -19,10 +20,9 @@ from memoryd.disk.journal.trash import Pin
 from memoryd.errors import UsageError
 from memoryd.layouts.codes import CODES, REBUILD, require_codes
 from memoryd.layouts.protocol import Fix, LoadedFile
-from memoryd.operations.locks import sweep_locks
-from memoryd.operations.losses import accept_losses
-from memoryd.operations.memories import restore_lost_writes
-from memoryd.operations.overwrites import RetriedWrite
+from memoryd.operations.locks import clear_stale_locks
+from memoryd.operations.losses import accept_losses, describe_losses
+from memoryd.operations.memories import plan_lost_writes, restore_lost_writes
 from memoryd.operations.permissions import tighten
 from memoryd.operations.refresh import refresh
 from memoryd.operations.restore import newest_good
@@ -34,7 +34,16 @@ MAX_TRIES = 3
 RECOVERABLE = ("corrupt-file", "emptied-file", "broken-session")
 
 
-def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dry_run: bool = False) -> Committed:
+class Repaired(Struct, frozen=True):
+    """The plan of a repair and the receipts of its changes in the order in which they were made: of each memory stored
+    again, the edits of files, the modes and each lock. `receipt` is that of the edits if any was made."""
+
+    plan: Plan
+    receipt: str | None
+    receipts: tuple[str, ...] = ()
+
+
+def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dry_run: bool = False) -> Repaired:
     """Repair findings: without `codes` every safe fix, with them exactly those, including fixes made only on request.
 
     Raises UsageError for unknown codes.
@@ -44,15 +53,57 @@ def repair(store: Store, now: float, *, codes: Collection[str] | None = None, dr
         return _repair(store, now, codes, dry_run=dry_run)
     if len(codes) > 1:
         raise UsageError(f"{REBUILD} is the last resort and cannot be combined", hint="repair the other findings first")
-    return rebuild(store, now, dry_run=dry_run)
+    return _combine([rebuild(store, now, dry_run=dry_run)])
 
 
-def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run: bool) -> Committed:
-    if codes is not None and "shrunk" in codes and not dry_run:
-        for path in accept_losses(store):
-            if store.file_rules.agent_caches_file:
-                store.catalogue.forget(path)  # its loss is among the findings of the file
-            refresh(store, [path], now)
+def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run: bool) -> Repaired:
+    """Make the selected repairs one after the other: each is a change of its own, with its own receipt."""
+    done: list[Committed] = []
+    if _is_selected("shrunk", codes, safe=False):
+        done.append(_accept_losses(store, now, dry_run=dry_run))
+    if _is_selected("change-was-undone", codes, safe=False):
+        done += _store_again(store, now, dry_run=dry_run)
+    edited = _edit(store, now, codes, dry_run=dry_run)
+    done.append(edited)
+    if _is_selected("wide-permissions", codes, safe=True):
+        done.append(tighten(store, now, by="command", dry_run=dry_run))
+    if _is_selected("stale-lock", codes, safe=True):
+        done += clear_stale_locks(store, now, by="command", dry_run=dry_run)
+    return _combine(done, edited.receipt)
+
+
+def _combine(done: Sequence[Committed], main: str | None = None) -> Repaired:
+    """Return one result for several changes, in their order. `main`: the receipt of the most important one; without it
+    that of the last one is."""
+    actions = tuple(action for each in done for action in each.plan.actions)
+    notes = tuple(note for each in done for note in each.plan.notes)
+    receipts = tuple(each.receipt for each in done if each.receipt is not None)
+    return Repaired(Plan(actions, notes), main or (receipts[-1] if receipts else None), receipts)
+
+
+def _accept_losses(store: Store, now: float, *, dry_run: bool) -> Committed:
+    """Accept that files have lost memories. No file is changed, so there is nothing to undo."""
+    plan = Plan(tuple(Action(Kind.ACCEPT, path, change) for path, change in describe_losses(store)))
+    if dry_run or not plan:
+        return Committed(plan, None)
+    for path in accept_losses(store):
+        if store.file_rules.agent_caches_file:
+            store.catalogue.forget(path)  # its loss is among the findings of the file
+        refresh(store, [path], now)
+    summary = "; ".join(f"{each.path}: {each.why}" for each in plan.actions)
+    receipt = store.journal.begin("accept-loss", "command", summary, (), now)
+    store.journal.finish(receipt, "done")
+    return Committed(plan, receipt)
+
+
+def _store_again(store: Store, now: float, *, dry_run: bool) -> list[Committed]:
+    """Store memories again that another program overwrote, each as a change of its own."""
+    retried = plan_lost_writes(store, now) if dry_run else restore_lost_writes(store, now, on_request=True)
+    return [Committed(Plan(each.actions), each.receipt) for each in retried]
+
+
+def _edit(store: Store, now: float, codes: Collection[str] | None, *, dry_run: bool) -> Committed:
+    """Edit the files that have findings."""
 
     def decide() -> Plan:
         actions = tuple(_actions(store, now, codes))
@@ -62,18 +113,8 @@ def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run:
         for action in plan.actions:
             _quarantine_original(store, action, now)
 
-    retried: list[RetriedWrite] = []
-    if codes is not None and "change-was-undone" in codes and not dry_run:
-        retried = restore_lost_writes(store, now, on_request=True)
     origin, wait_s = Origin("repair", "command"), store.policy.lock_wait_s
-    done = change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, before_commit=quarantine_originals)
-    if dry_run:
-        return done
-    if _is_selected("wide-permissions", codes, safe=True):
-        tighten(store, now, by="command")
-    if _is_selected("stale-lock", codes, safe=True):
-        sweep_locks(store, now)
-    return done if done.receipt is not None or not retried else replace(done, receipt=retried[-1].receipt)
+    return change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, before_commit=quarantine_originals)
 
 
 def _last_resort(store: Store, codes: Collection[str] | None) -> Iterator[Action]:

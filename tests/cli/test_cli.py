@@ -1312,6 +1312,28 @@ def test_a_reindex_tells_what_it_did(capsys: pytest.CaptureFixture[str]) -> None
     ]
 
 
+def test_every_receipt_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of several roots, and of the several changes that a repair may be."""
+    nothing: dict[str, Any] = {"plan": {"actions": []}}
+    views.print_for_people("archive", {**nothing, "receipt": "r1"})
+    views.print_for_people("archive", {**nothing, "receipts": {"a": "r1", "b": "r2"}})
+    repaired = [
+        {"root": "a", "receipt": "r1", "operation": "repair", "undoable": True},
+        {"root": "b", "receipt": "r2", "operation": "lock-clear", "undoable": False},
+    ]
+    views.print_for_people("repair", {**nothing, "receipts": {"a": "r1", "b": "r2"}, "changes": repaired})
+    views.print_for_people("repair", {**nothing, "receipt": "r2", "changes": repaired[1:]})
+    printed = [line for line in capsys.readouterr().out.splitlines() if line != "nothing to do"]
+    assert printed == [
+        "done, receipt r1; to undo it: `memoryd undo r1`",
+        "done in a, receipt r1; to undo it: `memoryd undo r1`",
+        "done in b, receipt r2; to undo it: `memoryd undo r2`",
+        "done in a, receipt r1 (repair); to undo it: `memoryd undo r1`",
+        "done in b, receipt r2 (lock-clear)",
+        "done, receipt r2",
+    ]
+
+
 def test_a_table_names_the_root_where_a_file_alone_says_too_little(capsys: pytest.CaptureFixture[str]) -> None:
     note = {"root": "a", "kind": "note", "path": "", "ids": [], "why": "off for this root"}
     moved = {"root": "b", "kind": "rewrite", "path": "l.jsonl", "ids": [], "why": "old"}

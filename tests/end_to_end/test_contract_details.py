@@ -258,3 +258,36 @@ def test_what_is_logged_is_an_event_of_the_topic_log(daemon: Daemon) -> None:
         told = next(each["params"] for each in events if each.get("params", {}).get("event") == "reloaded")
     assert (told["topic"], told["level"], told["added"]) == ("log", "info", [])
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", told["at"])
+
+
+def test_a_repair_of_several_roots_names_each_change(tmp_path: Path) -> None:
+    """Those without a memory file too: modes and locks."""
+    roots = [_store(tmp_path / name) for name in ("one", "two")]
+    for root in roots:
+        root.chmod(0o755)
+    (roots[0] / "learnings.jsonl").write_text(_memory(10).strip() + _memory(11))
+    with Daemon(tmp_path / "d", config=QUIET + "".join(map(_root, roots))).start() as daemon:
+        daemon.rpc("sync")
+        _leave_lock(roots[1], 40, {"pid": _dead_pid()})
+        before = [(path, path.stat().st_mode, path.stat().st_mtime_ns) for path in tmp_path.glob("[ot]*/*")]
+        planned = daemon.rpc("repair", dry_run=True)
+        assert [(path, path.stat().st_mode, path.stat().st_mtime_ns) for path in tmp_path.glob("[ot]*/*")] == before
+        assert daemon.rpc("history.list")["entries"] == []
+        dry = daemon.run("repair", "--dry-run").stdout
+        kinds = {(each["root"], each["kind"], each["path"]) for each in planned["plan"]["actions"]}
+        assert {("one", "rewrite", "learnings.jsonl"), ("one", "chmod", ""), ("two", "remove", ".lock")} <= kinds
+        printed = daemon.run("repair").stdout
+        actions, receipts = printed.split("done in ", 1)
+        assert re.sub(r"\d+ s old", "", actions) == re.sub(r"\d+ s old", "", dry)
+        entries = daemon.rpc("history.list")["entries"]
+        assert sorted((each["root"], each["operation"]) for each in entries) == [
+            ("one", "permissions"),
+            ("one", "repair"),
+            ("two", "lock-clear"),
+            ("two", "permissions"),
+        ]
+        for entry in entries:
+            ending = f"; to undo it: `memoryd undo {entry['receipt']}`" if entry["operation"] != "lock-clear" else ""
+            line = f"{entry['root']}, receipt {entry['receipt']} ({entry['operation']}){ending}\n"
+            assert line in receipts
+        assert daemon.rpc("repair") == {"plan": {"actions": []}}

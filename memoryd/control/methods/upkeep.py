@@ -81,6 +81,23 @@ class RepairRequest(Request, kw_only=True):
     dry_run: DryRun = False
 
 
+class ChangeRow(Struct, kw_only=True):
+    """One change that was made. `undoable` is false if no memory file was changed, as when a lock was cleared."""
+
+    root: str | UnsetType = UNSET
+    receipt: str
+    operation: str
+    undoable: bool
+
+
+class RepairResult(ChangeResult, kw_only=True):
+    """The repairs, and each change that they made: there may be several in one root."""
+
+    changes: Annotated[
+        list[ChangeRow] | UnsetType, member("every change that was made: [{root, receipt, operation, undoable}]")
+    ] = UNSET
+
+
 class DedupeRequest(Request, kw_only=True):
     """The similarity above which memories are merged."""
 
@@ -140,7 +157,7 @@ UPKEEP: tuple[Method, ...] = (
         "rebuild-from-archive` is the last resort for a jsonl-store: it moves archived memories back into a lost file.",
         "memoryd repair agents --code joined-lines --dry-run",
         RepairRequest,
-        ChangeResult,
+        RepairResult,
         "job",
         True,
         waits_s=600,

@@ -41,6 +41,7 @@ from memoryd.control.methods.upkeep import (
     PlanResult,
     ReindexResult,
     RepairRequest,
+    RepairResult,
     RootPlan,
     UpkeepRequest,
 )
@@ -67,8 +68,8 @@ def upkeep_handlers(daemon: Daemon) -> Table:
         "check": handler(CheckRequest, methods.check),
         "plan": handler(PlanRequest, methods.plan),
         "archive": handler(ArchiveRequest, methods.archive),
-        "repair": handler(RepairRequest, methods.change("repair")),
-        "dedupe": handler(DedupeRequest, methods.change("dedupe")),
+        "repair": handler(RepairRequest, methods.repair),
+        "dedupe": handler(DedupeRequest, methods.dedupe),
         "reindex": handler(UpkeepRequest, methods.reindex),
         "backup.list": handler(BackupListRequest, methods.backups("backup.list")),
         "backup.create": handler(BackupCreateRequest, methods.create_backups),
@@ -123,9 +124,13 @@ class UpkeepHandlers(Handlers):
         due = {row.name: iso(row.next_run) if row.next_run else None for row in rows}
         return RootPlan(worker.name, actions, due, {row.name: row.waits for row in rows if row.waits} or UNSET)
 
-    def change(self, job: str) -> Callable[[RepairRequest | DedupeRequest | UpkeepRequest], FutureResult]:
-        """Return a handler that runs a job whose result is a plan and, if carried out, a receipt."""
-        return lambda request: gather(self._submit(job, request, request.root), merge_changes)
+    def repair(self, request: RepairRequest) -> FutureResult:
+        """Repair what is fixable."""
+        return gather(self._submit("repair", request, request.root), merge_repairs)
+
+    def dedupe(self, request: DedupeRequest) -> FutureResult:
+        """Merge duplicates."""
+        return gather(self._submit("dedupe", request, request.root), merge_changes)
 
     def reindex(self, request: UpkeepRequest) -> FutureResult:
         """Build the indexes anew, and return how many memories were read in all."""
@@ -298,6 +303,13 @@ def merge_changes(results: Mapping[str, Result]) -> ChangeResult:
     merged = structs.replace(next(iter(changes.values())), plan=plan) if single else ChangeResult(plan=plan)
     merged.receipt, merged.receipts = _receipts(changes)
     return merged
+
+
+def merge_repairs(results: Mapping[str, Result]) -> RepairResult:
+    """Merge the repairs of several roots, and list the changes of all."""
+    merged, by_root = merge_changes(results), of_type(results, RepairResult)
+    rows = [structs.replace(row, root=name) for name, each in by_root.items() for row in each.changes or ()]
+    return RepairResult(plan=merged.plan, receipt=merged.receipt, receipts=merged.receipts, changes=rows or UNSET)
 
 
 def _jobs_run_result(jobs: list[JobRow], results: dict[str, Result]) -> JobsRunResult:
