@@ -36,6 +36,7 @@ from memoryd.control.methods.upkeep import (
 )
 from memoryd.core.defaults import JOBS
 from memoryd.core.lock_staleness import State
+from memoryd.core.schedule import Off, parse_schedule
 from memoryd.disk.journal import Entry
 from memoryd.errors import NotFoundError, UsageError
 from memoryd.operations.backup import create_backups, list_backups, prune_state
@@ -224,8 +225,8 @@ def _lock_clear(store: Store, job: Job, now: float) -> Result:
 
 
 def _plan(store: Store, job: Job, now: float) -> Result:
-    """Plan what each job would do now; nothing is changed and no lock is taken. A root that only observes is told
-    also what else would be written as soon as that is allowed."""
+    """Plan what each scheduled job would do now; nothing is changed and no lock is taken. A root that only observes is
+    told also what else would be written as soon as that is allowed."""
     del job
     every: dict[str, tuple[Operation, Request]] = {
         "archive": (_archive, ArchiveRequest(dry_run=True)),
@@ -237,7 +238,7 @@ def _plan(store: Store, job: Job, now: float) -> Result:
     waits = store.observes and store.foreign_reason is None
     actions = _first_writes(store, now) if waits else []
     for name, (operation, request) in every.items():
-        if name in runnable(store):
+        if is_scheduled(store, name):
             planned = operation(store, Job(name, request, by="plan"), now)
             assert isinstance(planned, ChangeResult)
             for action in planned.plan.actions:
@@ -249,8 +250,10 @@ def _plan(store: Store, job: Job, now: float) -> Result:
 def _first_writes(store: Store, now: float) -> list[ActionRow]:
     """Return the index files, stale locks and backups that wait in a root that memoryd only observes."""
     index = plan_index(store, now)
-    stale = [each for each in list_locks(store, now) if each.state is State.STALE]
-    due = [each for each in create_backups(store, now, dry_run=True) if each.outcome == "due"]
+    locks = list_locks(store, now) if is_scheduled(store, "locks") else []
+    stale = [each for each in locks if each.state is State.STALE]
+    copies = create_backups(store, now, dry_run=True) if is_scheduled(store, "backup") else []
+    due = [each for each in copies if each.outcome == "due"]
     return [
         *(ActionRow(kind="write", path=path, ids=[], why="brings the index up to date") for path in index),
         *(
@@ -289,6 +292,11 @@ LOOKS = ("check", "plan", "backup.list", "backup.verify", "lock.list", "sync", "
 def runnable(store: Store) -> tuple[str, ...]:
     """Return the scheduled jobs that apply to the root's layout."""
     return store.layout.jobs if store.layout else ("rescan",)
+
+
+def is_scheduled(store: Store, name: str) -> bool:
+    """True if the root's layout has the job, and the schedule does not turn it off."""
+    return name in runnable(store) and not isinstance(parse_schedule(store.policy.schedule.get(name, "off")), Off)
 
 
 def require_job(store: Store, name: str) -> None:

@@ -10,11 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memoryd.core.defaults import Policy
 from memoryd.core.plan import Kind
+from memoryd.engine.jobs import OPERATIONS, Job
 from memoryd.errors import BusyError, InvalidMemoryError
 from memoryd.layouts.protocol import NewMemory
 from memoryd.operations import memories
@@ -25,6 +27,7 @@ from memoryd.operations.repair import Repaired, repair
 from memoryd.operations.undo import undo
 from memoryd.store import Store
 from tests.layouts.samples import learning, line, lines
+from tests.operations.conftest import MakeWorld
 from tests.operations.test_overwrites import DOCUMENT, document
 from tests.operations.world import LEARNINGS, World
 
@@ -242,3 +245,17 @@ def test_an_accepted_loss_is_in_the_plan(user: Document) -> None:
     assert "shrunk" not in user.codes()
     again = repair(user.store, user.now, codes=["shrunk"])
     assert (again.plan.actions, again.receipt) == ((), None)
+
+
+PLANNED = {"archive", "permissions"}  # the jobs that have something to do there
+
+
+@pytest.mark.parametrize("off", ["", *sorted(PLANNED)])
+def test_the_plan_leaves_out_jobs_that_the_schedule_turns_off(off: str, make_world: MakeWorld) -> None:
+    schedule = dict(Policy().schedule) | ({off: "Off"} if off else {})
+    world = make_world(Policy(schedule=schedule))
+    world.write(LEARNINGS, lines(learning(1, "2025-01-01T00:00:00Z"), learning(2)))
+    open_to_all(world)
+    world.sync()
+    planned: Any = OPERATIONS["plan"](world.store, Job("plan"), world.now)
+    assert {action.job for action in planned.actions} == PLANNED - {off}

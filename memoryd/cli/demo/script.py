@@ -164,7 +164,7 @@ def _archive(demo: Sandbox) -> None:
     demo.call("sync", root=JSONL)
     store = demo.path(JSONL)
     before = _live(store)
-    actions = demo.call("plan", root=JSONL)["roots"][0]["actions"]
+    actions = demo.call("archive", root=JSONL, dry_run=True)["plan"]["actions"]
     due = {each["id"]: each["why"] for action in actions if action["kind"] == "rewrite" for each in action["memories"]}
     demo.say("note", "due: learnings unused for 90 days, tasks completed 30 days ago")
     demo.configure(JSONL, schedule={"archive": "every 2s"})
