@@ -31,12 +31,12 @@ def gather(
     futures: Mapping[str, Future[Result]],
     merge: Callable[[dict[str, Result]], GatheredResult],
     *,
-    strict: bool = False,
+    excused: tuple[type[BaseException], ...] = (BaseException,),
     in_any: bool = False,
 ) -> Future[Result]:
     """Return a future of `merge({root: result})`. The error of a failing root goes to `errors` beside the results of
-    the others; if all fail, or any with `strict`, the first error is the answer. `in_any`: what was named need only be
-    in one of the roots."""
+    the others; if all fail, or one with an error that is not `excused`, that error is the answer. `in_any`: what was
+    named need only be in one of the roots."""
     joined: Future[Result] = Future()
     joined.set_running_or_notify_cancel()
     lock = threading.Lock()
@@ -44,8 +44,9 @@ def gather(
 
     def finish() -> None:
         errors = {name: error for name, future in futures.items() if (error := future.exception()) is not None}
-        if errors and (strict or len(errors) == len(futures)):
-            joined.set_exception(next(iter(errors.values())))
+        fatal = [error for error in errors.values() if not isinstance(error, excused)]
+        if fatal or (errors and len(errors) == len(futures)):
+            joined.set_exception(next(iter(fatal or errors.values())))
             return
         results = {name: future.result() for name, future in futures.items() if name not in errors}
         answer = merge(results)

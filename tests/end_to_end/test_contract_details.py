@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -291,3 +292,20 @@ def test_a_repair_of_several_roots_names_each_change(tmp_path: Path) -> None:
             line = f"{entry['root']}, receipt {entry['receipt']} ({entry['operation']}){ending}\n"
             assert line in receipts
         assert daemon.rpc("repair") == {"plan": {"actions": []}}
+
+
+def test_a_root_that_is_not_served_does_not_hide_that_the_others_are_synced(tmp_path: Path) -> None:
+    roots = [_store(tmp_path / name) for name in ("served", "paused", "missing")]
+    with Daemon(tmp_path / "d", config=QUIET + "".join(map(_root, roots))).start() as daemon:
+        daemon.rpc("sync")
+        daemon.rpc("root.pause", name="paused")
+        roots[2].rename(tmp_path / "elsewhere")
+        answer = daemon.rpc("sync")
+        assert list(answer["roots"]) == ["served"]
+        assert answer["errors"].keys() == {"paused", "missing"}
+        assert daemon.run("sync").returncode == 1
+        assert _error(daemon, "sync", root="paused").rpc_code == -32013
+        with open(roots[0] / ".lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (roots[0] / "tasks.jsonl").write_text(_memory(7))
+            assert _error(daemon, "sync", timeout_ms=100).rpc_code == -32010

@@ -38,3 +38,22 @@ def test_a_root_that_lacks_what_another_has_is_no_error() -> None:
 def test_what_no_root_has_is_an_error() -> None:
     with pytest.raises(NotFoundError, match="no backup of x"):
         _joined(MISSING, MISSING, answers=0)
+
+
+def test_only_an_excused_error_stands_beside_the_answers() -> None:
+    done: Future[Result] = Future()
+    done.set_result(BackupsResult(backups=[]))
+
+    def answer(error: MemorydError, *more: MemorydError) -> Result:
+        futures = {"a": done}
+        for number, each in enumerate((error, *more)):
+            futures[str(number)] = Future()
+            futures[str(number)].set_exception(each)
+        joined = gather(futures, lambda results: BackupsResult(backups=[]), excused=(NotFoundError,))
+        return joined.result(timeout=0)
+
+    excused = answer(MISSING)
+    assert isinstance(excused, BackupsResult)
+    assert excused.errors == {"0": str(MISSING)}
+    with pytest.raises(BusyError):
+        answer(MISSING, BUSY)

@@ -237,7 +237,8 @@ STATUS: tuple[Method, ...] = (
         ("sync",),
         "Wait until every change made so far is in the indexes on disk.",
         "A barrier: whatever was written before the call is indexed when it returns. It fails with a "
-        "timeout rather than report a stale index.",
+        "timeout rather than report a stale index. Where all roots are meant, those that are paused, missing or "
+        "suspect are named beside the others, and it exits with 1.",
         "memoryd sync agents --timeout 5",
         SyncRequest,
         SyncResult,

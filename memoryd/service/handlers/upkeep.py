@@ -50,7 +50,7 @@ from memoryd.core.dates import iso
 from memoryd.disk.journal import Entry
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
-from memoryd.errors import ConflictError, NotFoundError, UsageError
+from memoryd.errors import ConflictError, GuardError, NotFoundError, PausedError, RootMissingError, UsageError
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather, of_type
 from memoryd.service.handlers.base import Handlers, Table
@@ -58,6 +58,7 @@ from memoryd.service.report import job_row
 from memoryd.service.roots import Broken
 
 FutureResult = Future[Result]
+NOT_SERVED = (PausedError, RootMissingError, GuardError)  # of roots that are paused, missing or suspect
 
 
 def upkeep_handlers(daemon: Daemon) -> Table:
@@ -92,9 +93,9 @@ class UpkeepHandlers(Handlers):
         return futures | {each.name: _failed(each) for each in self._roots.broken(root)}
 
     def sync(self, request: SyncRequest) -> FutureResult:
-        """Wait until the roots are up to date. Fails if one of them cannot be."""
+        """Wait until the roots are up to date. Fails if one of them that is served cannot be."""
         futures = self._submit("sync", request, request.root)
-        return gather(futures, lambda results: SyncResult(roots=of_type(results, SyncedRoot)), strict=True)
+        return gather(futures, lambda results: SyncResult(roots=of_type(results, SyncedRoot)), excused=NOT_SERVED)
 
     def check(self, request: CheckRequest) -> FutureResult:
         """Return all findings and their number by severity."""
