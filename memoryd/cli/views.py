@@ -119,11 +119,11 @@ def show_backups(screen: Screen, result: Result) -> None:
             b.get("file") or "-",
             screen.when(b.get("taken")),
             format_size(b.get("bytes")),
-            "valid" if b.get("valid") else "damaged",
+            "valid" if b.get("valid") else b.get("problem") or "damaged",
         )
         for b in result.get("backups", [])
     ]
-    screen.table(("id", "root", "file", "taken", "size", "content"), rows, empty="no backups")
+    screen.table(("id", "root", "file", "taken", "size", "content"), rows, empty="no backups", wrapped=("content",))
     _truncated(screen, result)
 
 

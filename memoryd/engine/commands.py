@@ -178,7 +178,7 @@ class Commands:
         if job.name not in LOOKS:
             root.recover_once()
         result = OPERATIONS[job.name](self._store, job, self._clock.wall())
-        if job.name.startswith("backup"):
+        if job.name.startswith("backup") and self._store.attached:
             root.note_backups()
         if isinstance(result, ChangeResult) and result.receipt is not UNSET:
             root.note_backups()

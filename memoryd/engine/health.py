@@ -54,6 +54,7 @@ CLEARED = ("removed", "emptied")  # what became of a lock
 PAUSED = "paused"  # journal key
 SEARCH_TOPIC = "search"  # of findings about the models that the search needs
 STATUS_TOPIC = "status"  # of findings about what the status lacks
+ON_MISSING = ("backup.list",)  # allowed while the directory is missing: when a user wants to see what is kept
 ON_PAUSED = ("lock.list", "backup.list")  # allowed on a paused root: neither reads a memory
 
 
@@ -224,7 +225,8 @@ class Health:
         store = self._store
         if self.paused and name not in ON_PAUSED:
             raise PausedError(f"root {store.name} is paused", hint=f"`memoryd root resume {store.name}`")
-        if self.check.state in ("missing", "failed"):
+        kept = self.check.state == "missing" and name in ON_MISSING and store.layout is not None
+        if self.check.state in ("missing", "failed") and not kept:
             raise RootMissingError(f"root {store.name}: {self.check.reason}", hint="see `memoryd status`")
         if self.check.state == "suspect" and name not in ON_SUSPECT:
             raise GuardError(f"root {store.name}: {self.check.reason}")

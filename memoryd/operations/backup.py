@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -114,12 +114,25 @@ def no_backup(store: Store, file: str, now: float) -> NotFoundError:
 
 def _list_all(store: Store, now: float, file: str | None = None, *, verify: bool = False) -> list[BackupRow]:
     in_root = store.file_rules.backup_dir is not None
-    found = directory_backups(store, now, file=file, verify=verify) if in_root else []
     return [
-        *(_row(store.name, each) for each in found),
+        *(_row(store.name, each) for each in (_in_root(store, now, file, verify=verify) if in_root else ())),
         *list_vault(store, file=file, verify=verify, snapshots=not in_root),
         *_list_quarantine(store, file, verify=verify),
     ]
+
+
+def _in_root(store: Store, now: float, file: str | None, *, verify: bool) -> Iterable[BackupInfo]:
+    if not store.attached:
+        return _missing_backups(store, file)
+    return directory_backups(store, now, file=file, verify=verify)
+
+
+def _missing_backups(store: Store, file: str | None) -> Iterator[BackupInfo]:
+    """Yield the backups that were in the directory of the root, which is missing, as the journal knows them."""
+    problem = f"missing with {store.path}/{_backup_dir(store)}"
+    for each in reversed(store.journal.backups.rows(file)):
+        records = each.quality.records
+        yield BackupInfo(each.id, each.file, each.taken, records, each.bytes, each.sha256, False, problem=problem)
 
 
 def _list_quarantine(store: Store, file: str | None, *, verify: bool) -> list[BackupRow]:

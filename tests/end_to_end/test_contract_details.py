@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -309,3 +310,31 @@ def test_a_root_that_is_not_served_does_not_hide_that_the_others_are_synced(tmp_
             fcntl.flock(lock, fcntl.LOCK_EX)
             (roots[0] / "tasks.jsonl").write_text(_memory(7))
             assert _error(daemon, "sync", timeout_ms=100).rpc_code == -32010
+
+
+def test_what_is_kept_of_a_missing_root_is_listed(tmp_path: Path) -> None:
+    """In the state directory; of the copies in the directory itself, it is told that they are missing with it."""
+    topics = tmp_path / "topics"
+    (topics / "a").mkdir(parents=True)
+    (topics / "a/b.md").write_text("## 2026-01-02: Title\n**Context:** c\n**Problem:** p\n**Solution:** s\n\n---\n")
+    lines = _store(tmp_path / "lines")
+    config = QUIET + _root(lines) + f'[[root]]\nname = "topics"\npath = "{topics}"\nlayout = "markdown-topics"\n'
+    with Daemon(tmp_path / "d", config=config).start() as daemon:
+        daemon.rpc("sync")
+        daemon.rpc("backup.create")
+        before = {each["id"]: each for each in daemon.rpc("backup.list")["backups"]}
+        assert {each["root"] for each in before.values()} == {"topics", "lines"}
+        shutil.rmtree(topics)
+        shutil.rmtree(lines)
+        for _ in range(2):
+            listed = {each["id"]: each for each in daemon.rpc("backup.list")["backups"]}
+            assert listed.keys() == before.keys()
+            for identity, each in listed.items():
+                if each["root"] == "topics":
+                    assert (each["valid"], each["sha256"]) == (True, before[identity]["sha256"])
+                else:
+                    assert (each["valid"], each["problem"]) == (False, f"missing with {lines}/.backup")
+            assert f"missing with {lines}/.backup" in daemon.run("backup", "list", "lines").stdout
+            assert _error(daemon, "backup.verify", root="topics").rpc_code == -32003
+            daemon.stop()
+            daemon.start()
