@@ -117,7 +117,8 @@ class Drafts:
         ids = tuple(dict.fromkeys(identity for action in actions for identity in action.ids))
         why = f"{first.why}; {len(actions)} in one call"
         if first.kind is Kind.APPEND:
-            data = b"".join(action.data for action in actions)
+            # Only the policy decides whether the last line ends with a newline.
+            data = b"\n".join((*(action.data.removesuffix(b"\n") for action in actions[:-1]), actions[-1].data))
             return replace(first, data=data, ids=ids, why=why)
         if first.kind is Kind.CREATE:
             return replace(first, data=self._existing(path), ids=ids, why=why)

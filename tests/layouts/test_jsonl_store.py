@@ -934,6 +934,26 @@ class TestArchivedCopy:
         done = carried_out({LEARNINGS: data}, due({LEARNINGS: data}, policy=Policy(final_newline=policy)))
         assert done[LEARNINGS] == line(learning(2)) + end
 
+    @pytest.mark.parametrize(("policy", "end"), [("always", b"\n"), ("keep", b""), ("never", b"")])
+    def test_final_newline_of_an_archive(self, policy: str, end: bytes) -> None:
+        old = learning(1, "2025-10-05T00:00:00Z")
+        copy = line(old | {"archived": True})
+        files = {LEARNINGS: lines(old), Q4: line(learning(9, archived=True))}
+        done = carried_out(files, due(files, policy=Policy(final_newline=policy)))
+        assert done[Q4] == lines(learning(9, archived=True)) + copy + end
+        done = carried_out({LEARNINGS: lines(old)}, due({LEARNINGS: lines(old)}, policy=Policy(final_newline=policy)))
+        assert done[Q4] == copy + (b"" if policy == "never" else b"\n")
+
+    @pytest.mark.parametrize("gone", [(1,), (2,), (3,), (1, 3), (2, 3), (1, 2, 3)])
+    @pytest.mark.parametrize("end", [b"", b"\n", b"\n\n"])
+    def test_with_never_no_rest_ends_with_a_newline(self, gone: Sequence[int], end: bytes) -> None:
+        times = {n: "2025-07-01T00:00:00Z" if n in gone else "2026-01-01T10:00:00Z" for n in (1, 2, 3)}
+        data = b"\n\n".join(line(learning(n, at)) for n, at in times.items()) + end
+        left = carried_out({LEARNINGS: data}, due({LEARNINGS: data}, policy=Policy(final_newline="never")))[LEARNINGS]
+        assert not left.endswith(b"\n")
+        kept = [line(learning(n, at)) for n, at in times.items() if n not in gone]
+        assert [each for each in left.split(b"\n") if each] == kept
+
     @pytest.mark.parametrize("gone", [(1,), (2,), (3,), (1, 3), (2, 3), (1, 2, 3)])
     @pytest.mark.parametrize("end", [b"", b"\n", b"\n\n", b" \n", b"\n{broken"])
     def test_what_is_left_ends_in_one_newline_more_only_where_it_had_none(

@@ -386,6 +386,12 @@ class TestUpdate:
         store.update(uuid(1), content="x")
         assert store.files[CORE] == line(memory(1, content="x", updated_at=STAMP)) + end
 
+    @pytest.mark.parametrize(("newline", "end"), [("always", b"\n"), ("keep", b"\n"), ("never", b"")])
+    def test_only_never_takes_the_final_newline_of_a_changed_file(self, newline: str, end: bytes) -> None:
+        store = house({CORE: lines(memory(1))}, policy=Policy(final_newline=newline))
+        store.update(uuid(1), content="x")
+        assert store.files[CORE] == line(memory(1, content="x", updated_at=STAMP)) + end
+
     def test_archived_and_shipped_memories_are_not_changed(self) -> None:
         with pytest.raises(UsageError, match="archived"):
             house(TENDED).update(uuid(19), content="x")

@@ -200,3 +200,27 @@ def test_findings_of_the_new_memories_are_reported_at_once(make_store: MakeStore
     several = [bare, NewMemory(native("markdown-topics", 1), {"topic": "db"})]
     assert memories.add_several(store, several, NOW + 1, means).warnings == (told,)
     assert memories.add(store, several[1], NOW + 2, means).warnings == ()
+
+
+@pytest.mark.parametrize("final_newline", ["always", "keep", "never"])
+@pytest.mark.parametrize("end", [None, b"", b"\n"])
+def test_appended_lines_end_as_the_policy_says(make_store: MakeStore, final_newline: str, end: bytes | None) -> None:
+    """One add, then two in a call; nothing is joined, and undo restores the bytes."""
+    store = make_store("jsonl-store", policy=Policy(final_newline=final_newline))
+    path = Path(store.path, "learnings.jsonl")
+    if end is not None:
+        path.write_bytes(lines(learning(1)).rstrip(b"\n") + end)
+    refresh(store, None, NOW)
+    before = path.read_bytes() if end is not None else None
+    ends_in_newline = final_newline == "always" or (final_newline == "keep" and end != b"")
+    receipts: list[str] = []
+    for numbers in ((0,), (2, 4), (6,)):
+        receipts.append(str(add_several(store, new_memories("jsonl-store", *numbers)).receipt))
+        assert path.read_bytes().endswith(b"\n") == ends_in_newline
+        assert b"\n\n" not in path.read_bytes()
+    count = 4 + (end is not None)
+    assert len([json.loads(each) for each in path.read_bytes().splitlines()]) == count
+    assert [each.line for each in store.catalogue.entries(["learnings.jsonl"])] == list(range(1, count + 1))
+    for receipt in reversed(receipts):
+        undo(store, receipt, now=NOW)
+    assert (path.read_bytes() if path.exists() else None) == before

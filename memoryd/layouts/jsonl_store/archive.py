@@ -182,7 +182,7 @@ def _move_actions(path: str, loaded: LoadedFile, moves: list[Move], view: Upkeep
     actions = [
         action
         for target, group in sorted(by_archive.items())
-        if (action := _copy_action(target, group, loaded, view.archive(target)))
+        if (action := _copy_action(target, group, loaded, view.archive(target), view.policy.final_newline))
     ]
     edits = tuple(remove_lines(loaded, [move.record.span for move in moves], view.policy.final_newline))
     ids = tuple(move.record.id for move in moves)
@@ -221,7 +221,9 @@ def archived_type(path: str) -> str:
     return next((kind for prefix, kind in _ARCHIVE_PREFIXES if name.startswith(prefix)), "core")
 
 
-def _copy_action(target: str, moves: list[Move], loaded: LoadedFile, existing: bytes | None) -> Action | None:
+def _copy_action(
+    target: str, moves: list[Move], loaded: LoadedFile, existing: bytes | None, final_newline: str
+) -> Action | None:
     """Return the append to an archive, without the lines that it holds already after a crash between two writes."""
     present = set((existing or b"").split(b"\n"))
     by_id: dict[str, dict[bytes, None]] = {}
@@ -233,8 +235,7 @@ def _copy_action(target: str, moves: list[Move], loaded: LoadedFile, existing: b
     copies = [(identity, line) for identity, lines in by_id.items() for line in reversed(lines)]
     if not copies:
         return None
-    lead = b"\n" if existing and not existing.endswith(b"\n") else b""
-    content = lead + b"".join(line + b"\n" for _, line in copies)
+    content = appended_lines(existing, [line for _, line in copies], final_newline)
     base = sha256(existing) if existing is not None else None
     ids, why = tuple(identity for identity, _ in copies), f"copy {_counted(len(copies), moves[0].record.type)}"
     return Action(Kind.APPEND, target, why, ids, (), content, base=base)
@@ -249,17 +250,44 @@ def remove_lines(loaded: LoadedFile, spans: Collection[Span], final_newline: str
     """Return the edits that remove memories with their lines."""
     data = loaded.data
     edits = [Edit(span, b"") for span in _merge_spans([line_span(data, span) for span in sorted(set(spans))])]
-    return [*edits, *final_newline_edits(loaded, edits, final_newline)]
+    return with_file_end(loaded, edits, final_newline)
 
 
-def final_newline_edits(loaded: LoadedFile, edits: Sequence[Edit], final_newline: str) -> list[Edit]:
-    """Return the edit that adds a missing final newline after `edits`; none while a program is writing a line."""
+def with_file_end(loaded: LoadedFile, edits: Sequence[Edit], final_newline: str) -> list[Edit]:
+    """Return the edits, and one that gives the file the final newline of the policy, or takes it away; none of its own
+    while a program is writing a line."""
     data = loaded.data
+    if loaded.document.pending:
+        return list(edits)
+    if not ends_in_newline(data, final_newline):
+        return _without_final_newlines(data, edits)
     last = edits[-1].span.start if edits and not edits[-1].new and edits[-1].span.end == len(data) else len(data)
     is_missing = last > 0 and data[last - 1 : last] != b"\n"
-    if final_newline != "always" or not is_missing or loaded.document.pending:
-        return []
-    return [Edit(Span(len(data), len(data)), b"\n")]
+    return [*edits, Edit(Span(len(data), len(data)), b"\n")] if is_missing else list(edits)
+
+
+def _without_final_newlines(data: bytes, edits: Sequence[Edit]) -> list[Edit]:
+    """Return the edits, where the last one also removes the newlines that the file would end with."""
+    left, end = list(edits), len(data)
+    while True:
+        changed = left[-1].span.end if left else 0
+        start = max(changed, len(data[:end].rstrip(b"\n")))
+        if start == end and left and changed == end and not left[-1].new:
+            start = left.pop().span.start
+        if start == end:
+            return [*left, Edit(Span(end, len(data)), b"")] if end < len(data) else left
+        end = start
+
+
+def appended_lines(existing: bytes | None, lines: Sequence[bytes], final_newline: str) -> bytes:
+    """Return what to append to a file with the content `existing` (None: a new file) to add these lines."""
+    lead = b"\n" if existing and not existing.endswith(b"\n") else b""
+    return lead + b"\n".join(lines) + (b"\n" if ends_in_newline(existing, final_newline) else b"")
+
+
+def ends_in_newline(existing: bytes | None, final_newline: str) -> bool:
+    """Return True if memoryd ends a file with a newline, by the policy and the content that the file has."""
+    return final_newline == "always" or (final_newline == "keep" and (not existing or existing.endswith(b"\n")))
 
 
 def line_span(data: bytes, span: Span) -> Span:

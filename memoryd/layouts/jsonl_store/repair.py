@@ -17,7 +17,7 @@ from memoryd.core.json_spans import with_member
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import FileStats, JsonObject, NativeMemory, ParseOffset, Record, Role
 from memoryd.core.spans import Edit, Span, sha256, splice
-from memoryd.layouts.jsonl_store.archive import archived_type, line_span, remove_lines
+from memoryd.layouts.jsonl_store.archive import appended_lines, archived_type, line_span, remove_lines
 from memoryd.layouts.jsonl_store.parser import Line, LineObject, parse_line, parse_lines, split_lines
 from memoryd.layouts.jsonl_store.schema import FILE_TYPES, IMPORTANCE, TYPES, ParsedMemory, read_memory
 from memoryd.layouts.protocol import Fix, LoadedFile, UpkeepView, WriteView
@@ -181,11 +181,10 @@ def _rebuild_file(view: WriteView, path: str) -> Iterator[Action]:
             removals.append(Action(kind, archive, why, ids, edits, base=loaded.digest))
     if lines:
         why = f"restore {len(lines)} memories from the archive"
-        content = b"".join(line + b"\n" for line in lines.values())
         before = live.data if live is not None else None
-        lead = b"\n" if before and not before.endswith(b"\n") else b""
+        content = appended_lines(before, list(lines.values()), view.policy.final_newline)
         base = sha256(before) if before is not None else None
-        yield Action(Kind.APPEND, path, why, tuple(lines), data=lead + content, base=base)
+        yield Action(Kind.APPEND, path, why, tuple(lines), data=content, base=base)
     yield from removals
 
 

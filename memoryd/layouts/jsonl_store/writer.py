@@ -57,7 +57,7 @@ def add(view: WriteView, new: NewMemory) -> WritePlan:
     reject((*too_long(len(line)), *(_check_id_unused(view, identity) if new.memory.get("id") else ())))
     require_capacity(view, path, len(line) + 1)
     why = f"store a memory of type {native['type']}"
-    return WritePlan(Plan((_append(path, line, identity, why),)), identity, path)
+    return WritePlan(Plan((_append(view, path, line, identity, why),)), identity, path)
 
 
 def _check_id_unused(view: WriteView, identity: str) -> Iterator[Violation]:
@@ -69,9 +69,13 @@ def _check_id_unused(view: WriteView, identity: str) -> Iterator[Violation]:
             return
 
 
-def _append(path: str, line: bytes, identity: str, why: str) -> Action:
-    """Return the append of a line with its newline; without it, another program's append would join two memories."""
-    return Action(Kind.APPEND, path, why, (identity,), data=line + b"\n", base=ANY_CONTENT)
+def _append(view: WriteView, path: str, line: bytes, identity: str, why: str) -> Action:
+    """Return the append of a line with its newline; without it, another program's append would join two memories. Only
+    the policy `keep` needs the file to be read. The newline that the file itself lacks is added by the commit."""
+    final_newline = view.policy.final_newline
+    existing = view.content(path) if final_newline == "keep" else None
+    end = b"\n" if archive.ends_in_newline(existing, final_newline) else b""
+    return Action(Kind.APPEND, path, why, (identity,), data=line + end, base=ANY_CONTENT)
 
 
 def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePlan:
@@ -98,7 +102,7 @@ def _no_change(located: Located) -> WritePlan:
 
 
 def _rewrite(view: WriteView, located: Located, edits: list[Edit], why: str) -> WritePlan:
-    edits = [*edits, *archive.final_newline_edits(located.loaded, edits, view.policy.final_newline)]
+    edits = archive.with_file_end(located.loaded, edits, view.policy.final_newline)
     action = Action(Kind.REWRITE, located.path, why, (located.record.id,), tuple(edits), base=located.loaded.digest)
     return WritePlan(Plan((action,)), located.record.id, located.path)
 
@@ -151,7 +155,7 @@ def unarchive(view: WriteView, located: Located) -> WritePlan:
     if _is_present(view, path, record.id, line, may_share=located.is_shared):
         return WritePlan(Plan((removal,)), record.id, path)
     require_capacity(view, path, len(line) + 1)
-    return WritePlan(Plan((_append(path, line, record.id, why), removal)), record.id, path)
+    return WritePlan(Plan((_append(view, path, line, record.id, why), removal)), record.id, path)
 
 
 def _is_present(view: WriteView, path: str, identity: str, line: bytes, *, may_share: bool = False) -> bool:
@@ -181,7 +185,7 @@ def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     identity = document.records[0].id
     if _is_present(view, path, identity, line):
         return WritePlan(Plan(), identity, path)
-    return WritePlan(Plan((_append(path, line, identity, "restore a memory"),)), identity, path)
+    return WritePlan(Plan((_append(view, path, line, identity, "restore a memory"),)), identity, path)
 
 
 def count_reads(path: str, loaded: LoadedFile, reads: Mapping[str, AccessCount]) -> tuple[Edit, ...]:
