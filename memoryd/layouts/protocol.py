@@ -244,6 +244,8 @@ class IndexRenderer(Struct, frozen=True):
     is_managed: Callable[[str, bytes], bool] = lambda *_: True
     version: Callable[[bytes], str | None] = lambda _: None  # the schema version in an index file
     migrations: tuple[Migration, ...] = ()  # in ascending order of version
+    # By code of a finding that a person can accept: the next `IndexView.state` from the present one.
+    acceptances: Mapping[str, Callable[[JsonObject], JsonObject]] = field(default_factory=dict)
 
 
 class UpkeepView(Struct, frozen=True):

@@ -7,9 +7,9 @@ program keeps changing it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -112,6 +112,21 @@ def plan_index(store: Store, now: float) -> tuple[str, ...]:
     store.index.dirty = True  # only a new render tells which files differ
     result = update_index(store, now).result
     return () if _owner_refusal(store, result) or released_findings(store) else tuple(result.files)
+
+
+def accept_index_findings(store: Store, codes: Collection[str], *, dry_run: bool = False) -> list[Finding]:
+    """Accept what the index findings with these codes report, and return them; the next update of the index drops
+    them."""
+    acceptances = store.layout.index.acceptances if store.layout is not None else {}
+    accepted = [each for each in store.index.result.findings if each.code in acceptances.keys() & set(codes)]
+    if not accepted or dry_run:
+        return accepted
+    state: dict[str, Any] = store.journal.facts.get(INDEX_STATE, {})
+    for code in {each.code for each in accepted}:
+        state = acceptances[code](state)
+    store.journal.facts.set(INDEX_STATE, dict(state))
+    store.index.dirty = True
+    return accepted
 
 
 def _note_result(store: Store, result: IndexResult) -> str | None:

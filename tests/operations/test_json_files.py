@@ -96,6 +96,32 @@ class TestRealDirectory:
             site.now += 60
             site.sync()
 
+    def test_lost_ids_can_be_accepted(self, site: Site) -> None:
+        """Also when a running server writes its old index again; what is lost later is reported."""
+        copy_real_directory(site)
+        old_index = site.read(INDEX)
+        site.sync()
+        before = site.files()
+        repair(site.store, site.now)
+        repair(site.store, site.now, codes=["lost-to-name-collision"], dry_run=True)
+        site.sync()
+        assert site.codes() == ["lost-to-name-collision"]
+        done = repair(site.store, site.now, codes=["lost-to-name-collision"])
+        assert (done.receipt, site.sync().written) == (None, ())
+        assert site.codes() == []
+        assert site.files().keys() == before.keys()
+        site.restart()
+        site.now += 600
+        site.write(INDEX, old_index, age=60)
+        assert INDEX in site.sync().written
+        assert site.codes() == []
+        path = next(iter(site.body(INDEX)["fileIndex"].values()))
+        site.write(path, file(7, created="2026-01-01T00:00:00.000Z"), age=30)
+        site.sync()
+        (lost,) = check(site.store, site.now)
+        assert lost.message.startswith("1 memory is lost")
+        assert "`memoryd repair --code lost-to-name-collision`" in lost.message
+
     def test_a_second_pass_writes_nothing(self, site: Site) -> None:
         copy_real_directory(site)
         site.sync()

@@ -82,7 +82,9 @@ JSON_FILES = Layout(
     name="json-files",
     summary="One JSON file per memory.",
     reader=_READER,
-    index=IndexRenderer(_INDEX_PATHS, index.render, _is_managed),
+    index=IndexRenderer(
+        _INDEX_PATHS, index.render, _is_managed, acceptances={"lost-to-name-collision": index.accept_lost}
+    ),
     upkeep=Upkeep(("archive",), _upkeep_paths, archive=upkeep.archive, dedupe=duplicates.suggest),
     repair=Repair(
         fixes=lambda path, loaded, _now: upkeep.fixes(path, loaded),
@@ -103,7 +105,9 @@ JSON_FILES = Layout(
     findings={
         "id-form": Code(INFO, "the id does not have the usual form of the layout; accepted"),
         "lost-to-name-collision": Code(
-            WARNING, "memories listed in the index were overwritten by others with the same file name"
+            WARNING,
+            "memories listed in the index were overwritten by others with the same file name; stays until accepted with"
+            " `repair --code lost-to-name-collision`",
         ),
         "legacy-file": Code(INFO, "a file of an older version of the program that owns the directory"),
     },

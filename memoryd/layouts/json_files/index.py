@@ -3,7 +3,7 @@
 The index holds six maps, pretty-printed, without final newline. The server writes it too, so it is left alone while its
 meaning is right: empty buckets and the order inside a bucket do not count, unknown keys are preserved. Ids whose file
 is gone are dropped. If another memory has taken the file, the id counts as lost, and is passed on to the next render,
-since the new index no longer shows it.
+since the new index no longer shows it. So is an accepted loss: a running server may write the old index again.
 
 The statistics have the server's key order and true numbers: the server itself always writes an average of 0 and omits
 unknown types from the total, and its reader only displays the file. `lastUpdated` changes only when something else
@@ -61,9 +61,10 @@ def render(view: IndexView) -> IndexResult:
     view.pause()
     lost = _lost(file_names, present, text, view, duplicates)
     findings = (*_duplicate_findings(duplicates), *_lost_finding(lost), *legacy)
-    special = findings or lost or view.state or present.unknown or stats.unknown
+    special = findings or lost or view.state.get("lost") or present.unknown or stats.unknown
     small = 0 < len(text.names) <= MAX_CACHED_ENTRIES
-    next_state = {"lost": lost} if lost else {}
+    accepted = sorted(_accepted(view.state) - text.names.keys())
+    next_state = ({"lost": lost} if lost else {}) | ({"accepted": accepted} if accepted else {})
     update = text.update if small and not special else None
     return replace(text.result(files), findings=findings, next_state=next_state, update=update)
 
@@ -334,7 +335,8 @@ def _lost(
     """Return the ids whose file holds another memory, now or in an earlier index, and that did not come back. An id is
     not lost where its file holds a memory of the same moment: somebody corrected the id."""
     lost = set(view.state.get("lost", ())) - text.names.keys()
-    gone = {each: path for each, path in file_names.items() if each not in text.names and isinstance(path, str)}
+    known = text.names.keys() | _accepted(view.state)
+    gone = {each: path for each, path in file_names.items() if each not in known and isinstance(path, str)}
     paths = {*text.names.values(), *(entry.path for entry, _ in duplicates)} if gone else set[str]()
     reused = {each: path for each, path in gone.items() if path in paths}
     if not reused:
@@ -348,11 +350,22 @@ def _lost(
     return sorted(lost | {each for each, path in reused.items() if times.get(each, "") != made.get(path)})
 
 
+def _accepted(state: JsonObject) -> set[str]:
+    return set(state.get("accepted", ()))
+
+
+def accept_lost(state: JsonObject) -> JsonObject:
+    """Return the state of the next render, in which all lost ids are accepted."""
+    accepted = _accepted(state).union(state.get("lost", ()))
+    return {"accepted": sorted(accepted)} if accepted else {}
+
+
 def _lost_finding(lost: Collection[str]) -> Iterable[Finding]:
     if lost:
         several = len(lost) != 1
         what = f"{len(lost)} memories are lost: their files were" if several else "1 memory is lost: its file was"
-        message = f"{what} overwritten by {'memories' if several else 'a memory'} of the same second"
+        why = f"overwritten by {'memories' if several else 'a memory'} of the same second"
+        message = f"{what} {why}; accept the loss with `memoryd repair --code lost-to-name-collision`"
         yield Finding("lost-to-name-collision", INDEX, message)
 
 
