@@ -435,10 +435,12 @@ class TestSchema:
         assert [(each.code, each.line, each.id) for each in found.findings] == [("invalid-schema", 1, uuid(1))]
         assert (found.units, found.broken) == (2, 0)
 
-    @pytest.mark.parametrize("value", [b"[]", b"7", b'"text"', b"null", b"true", b"[{}]"])
+    @pytest.mark.parametrize("value", [b"[]", b"7", b'"text"', b"null", b"true", b"[{}]", b"NaN"])
     def test_only_an_object_is_a_memory(self, value: bytes) -> None:
+        """The line is JSON, so the seed calls it a schema error; it counts as unreadable all the same."""
         found = read(value + b"\n")
-        assert (ids(found), codes(found)) == ([], ["invalid-json"])
+        assert (ids(found), codes(found), found.broken) == ([], ["invalid-schema"], 1)
+        assert found.findings[0].message == "Invalid schema at line 1: not a JSON object"
 
     @pytest.mark.parametrize("identity", [None, "", 7])
     def test_without_id_no_index_can_name_it(self, identity: Any) -> None:

@@ -38,6 +38,7 @@ from memoryd.layouts.validation import Problem
 
 _decode = msgspec.json.Decoder().decode
 _decoder = json.JSONDecoder()
+_NO_OBJECT = Problem("invalid-schema", "not a JSON object")
 
 
 class Line(NamedTuple):
@@ -145,7 +146,7 @@ def parse_line(text: bytes) -> ParsedLine:
         return _parse_with_json(text)
     if isinstance(native, dict):
         return ParsedLine([LineObject(0, len(text), native)], None)
-    return ParsedLine([], Problem("invalid-json", "not a JSON object"))
+    return ParsedLine([], _NO_OBJECT)
 
 
 def _parse_with_json(raw: bytes) -> ParsedLine:
@@ -166,7 +167,8 @@ def _parse_with_json(raw: bytes) -> ParsedLine:
             problem = Problem("invalid-json", f"{reason} at character {getattr(error, 'pos', at) + 1}")
             return ParsedLine(objects if text[at] == "{" else [], problem)
         if not isinstance(native, dict):
-            return ParsedLine([], Problem("invalid-json", "not a JSON object"))
+            joined = bool(objects) or _skip_space(text, end) < len(text)
+            return ParsedLine([], Problem("invalid-json", _NO_OBJECT.message) if joined else _NO_OBJECT)
         objects.append(LineObject(len(text[:at].encode()), len(text[:end].encode()), native))
         at = _skip_space(text, end)
     return ParsedLine(objects, None)
@@ -240,7 +242,8 @@ def _broken_line(path: str, line: Line, parsed: ParsedLine) -> Finding:
     code, reason = parsed.problem
     if not line.terminated and code == "invalid-json":
         return Finding("torn-tail", path, f"Invalid JSON at line {line.number}: the line is cut off", line.number)
-    return Finding(code, path, f"Invalid JSON at line {line.number}: {reason}", line.number)
+    what = "schema" if code == "invalid-schema" else "JSON"
+    return Finding(code, path, f"Invalid {what} at line {line.number}: {reason}", line.number)
 
 
 def _message(problem: Problem, line: Line) -> str:
