@@ -285,6 +285,16 @@ class TestLimits:
         store.update(uuid(1), content="z")
         assert len(store.files[CORE]) < len(full)
 
+    def test_at_a_hard_limit_of_memories_an_update_may_not_grow_the_file(self) -> None:
+        full = lines(memory(1), memory(2), memory(3))
+        store = house({CORE: full}, limits=HARD)
+        with pytest.raises(LimitExceededError, match="limit of 3 memories"):
+            store.update(uuid(1), content="much longer than it was before")
+        assert store.files[CORE] == full
+        store.update(uuid(1), content="Memory number 1")
+        store.update(uuid(2), content="short")
+        assert len(store.files[CORE]) < len(full)
+
     def test_below_a_hard_limit_no_file_is_read(self) -> None:
         store = house({CORE: lines(memory(1), memory(2))}, limits=HARD)
         store.add({"type": "core", "content": "x"})

@@ -93,7 +93,8 @@ def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePla
     before = record.span.end - record.span.start
     after = before + sum(len(edit.new) - (edit.span.end - edit.span.start) for edit in edits)
     reject(too_long(after, before))
-    require_growth(view, located.path, len(data), after - before)
+    if after > before:
+        require_capacity(view, located.path, after - before)
     return _rewrite(view, located, edits, f"set {', '.join(changed)}")
 
 
@@ -220,17 +221,9 @@ def native(text: bytes) -> NativeMemory:
 _MAX_SUGGESTED = 5
 
 
-def require_growth(view: WriteView, path: str, size: int, growth: int) -> None:
-    """Raise LimitExceededError if a change would exceed the hard limit in bytes; shrinking is always allowed."""
-    limit = view.limits.get(path)
-    if limit is None or limit.kind is not LimitKind.HARD or limit.max_bytes is None or growth <= 0:
-        return
-    if size + growth > limit.max_bytes:
-        raise _full(path, limit, size, _live(view, path))
-
-
 def require_capacity(view: WriteView, path: str, growth: int) -> None:
-    """Raise LimitExceededError if a line of `growth` bytes does not fit into `path`."""
+    """Raise LimitExceededError if a new line of `growth` bytes, or a longer one, does not fit into `path`: at a hard
+    limit only shrinking is allowed."""
     limit = view.limits.get(path)
     if limit is None or limit.kind is not LimitKind.HARD:
         return
