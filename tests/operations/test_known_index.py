@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from memoryd.core.records import Entry
+from memoryd.errors import BusyError
 from memoryd.operations.index_files import update_index
 from memoryd.operations.refresh import refresh
 from tests.layouts.samples import learning, lines
@@ -76,6 +77,26 @@ def test_headings_that_memoryd_wrote_need_no_render(tmp_path: Path, monkeypatch:
     world.now += 60
     world.sync()
     assert b"Tools" not in world.read("index.md"), "they are known all the same"
+    world.store.close()
+
+
+def test_a_generated_heading_goes_also_where_the_write_is_delayed(tmp_path: Path) -> None:
+    world = World(tmp_path, kind="markdown-topics")
+    world.write("tools/git.md", b"# Git\n\ntext\n")
+    world.sync()
+    before = world.read("index.md")
+    world.write("zoo/x.md", b"# Zebra\n\ntext\n")
+    world.sync()
+    world.path("zoo/x.md").unlink()
+    world.look()
+
+    def fail() -> None:
+        raise BusyError("later")
+
+    with pytest.raises(BusyError):
+        update_index(world.store, world.now, force=True, before_write=fail)
+    world.sync()
+    assert world.read("index.md") == before
     world.store.close()
 
 

@@ -51,9 +51,10 @@ def render(view: IndexView) -> IndexResult:
         why = "unclosed code fence or memoryd marker; the index is not updated"
         findings.append(Finding("index-unmanaged", INDEX, why))
     written = {INDEX: content} if content is not None and content != previous else {}
-    headings = _headings(previous if content is None else content, files, generated)
+    headings = {*_headings(previous, files, generated)}  # this index stays where the write is delayed
+    headings.update(_headings(content, files, generated) if written and content is not None else ())
     view.pause()
-    next_state = {"headings": headings} if headings else {}
+    next_state = {"headings": sorted(headings)} if headings else {}
     counted = _count(sources, archived)
     update = None if findings else counted.update
     return replace(counted, files=written, findings=tuple(findings), next_state=next_state, update=update)
