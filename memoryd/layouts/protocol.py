@@ -194,7 +194,8 @@ UpdateIndex = Callable[[Mapping[str, FileChange], float], "IndexResult | None"]
 
 class IndexResult(Struct, frozen=True):
     """The result of an index render. `files` holds the new content of each index file whose meaning changed. `newer` is
-    the version of an index that a newer program wrote, which must not be replaced. `next_state` (plain JSON) holds data
+    the version of an index that a newer program wrote, which must not be replaced; `replaced_version` that of an index
+    which is rebuilt because it has another version ("" if it has none). `next_state` (plain JSON) holds data
     of the replaced index that no file has; the next view gets it back as `state`. `update` renders the
     next change from the entries of each changed file and the time, unless another program has written an index file
     since; it returns None if only a full render will do. It is called once at most."""
@@ -205,6 +206,7 @@ class IndexResult(Struct, frozen=True):
     by_type: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     newer: str | None = None
+    replaced_version: str | None = None
     unmanaged: str | None = None
     next_state: JsonObject = field(default_factory=dict)
     update: UpdateIndex | None = None

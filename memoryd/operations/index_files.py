@@ -27,10 +27,13 @@ from memoryd.disk.spare_file import SpareFile
 from memoryd.disk.syscalls import MB, NO_READABLE_FILE, ChangingError, NotRegularError
 from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
+from memoryd.log import get_logger
 from memoryd.operations.index_ownership import journal_first_write, released_findings
 from memoryd.store import Store
 from memoryd.store.index_state import CONTENTION_S, QUIET_S, IndexState
 from memoryd.store.store import MAX_INDEX_BYTES
+
+log = get_logger(__name__)
 
 RETRY_S = 0.2  # until an index that could not be locked, or changed meanwhile, is written again
 LARGE = 20_000  # memories; more are rendered from a snapshot, so that files can be indexed meanwhile
@@ -348,6 +351,9 @@ def _write(store: Store, render: _Render, wait_s: float) -> IndexUpdate:
         raise
     state.not_durable, state.update = frozenset(), result.update
     state.note_render(render.changes, current=True)
+    if result.replaced_version is not None:
+        why = f"its version was {result.replaced_version or 'unreadable'}; `memoryd backup list` shows the replaced one"
+        log.info("index rebuilt", root=store.name, why=why)
     return IndexUpdate(result, written=tuple(result.files))
 
 

@@ -80,6 +80,29 @@ def test_headings_that_memoryd_wrote_need_no_render(tmp_path: Path, monkeypatch:
     world.store.close()
 
 
+@pytest.mark.parametrize(
+    ("version", "told"), [(b'"0.9.0"', "its version was 0.9.0;"), (b"null", "its version was unreadable;"), (None, "")]
+)
+def test_an_index_of_another_version_is_kept_rebuilt_and_logged(
+    world: World, monkeypatch: pytest.MonkeyPatch, version: bytes | None, told: str
+) -> None:
+    lines_logged: list[str] = []
+    monkeypatch.setattr(
+        "memoryd.operations.index_files.log.info", lambda event, **rest: lines_logged.append(rest["why"])
+    )
+    good = listed(world)
+    old = good.replace(b'"1.0.0"', version) if version else good.replace(b"learning", b"teaching")
+    world.write(INDEX, old, age=60)
+    world.now += 60
+    assert world.sync().written == (INDEX,)
+    assert world.index()["version"] == "1.0.0"
+    assert [world.store.vault.content(each) for each in world.store.vault.versions(INDEX)] == [old]
+    assert [each.partition(" `")[0] for each in lines_logged] == ([told] if told else [])
+    world.now += 60
+    assert world.sync().written == ()
+    assert len(lines_logged) == bool(told), "once"
+
+
 def test_a_generated_heading_goes_also_where_the_write_is_delayed(tmp_path: Path) -> None:
     world = World(tmp_path, kind="markdown-topics")
     world.write("tools/git.md", b"# Git\n\ntext\n")

@@ -43,7 +43,10 @@ def render(view: IndexView) -> IndexResult:
         return replace(text.result({}), findings=findings)
     text.unknown = {key: value for key, value in (previous or {}).items() if key not in _KEYS}
     update = None if text.unknown or findings else text.update
-    return replace(text.result({INDEX: text.at(view.now)}), findings=findings, update=update)
+    is_other = content is not None and _version(previous) != VERSION
+    replaced_version = (version_of(content) or "")[:20] if is_other else None
+    made = text.result({INDEX: text.at(view.now)})
+    return replace(made, findings=findings, update=update, replaced_version=replaced_version)
 
 
 def is_ours(content: bytes) -> bool:
