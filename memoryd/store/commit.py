@@ -33,8 +33,7 @@ from memoryd.store.store import Store
 # Another program was faster: plan again with the new state.
 RETRYABLE = (StoreChangedError, LockLostError, ChangingError)
 ATTEMPTS = 25
-NONDESTRUCTIVE = ("add", "update", "unarchive")  # operations that leave every other memory unchanged
-KEEPING = (*NONDESTRUCTIVE, "touch", "permissions", "migrate")  # operations that remove no memory
+KEEPING = ("add", "update", "unarchive", "touch", "permissions", "migrate")  # operations that remove no memory
 REMOVALS = ("archive", "limits", "prune", "forget", "dedupe")  # operations that remove only the memories they name
 # Steps that remove nothing can be verified in the files: the journal need not be on disk before them.
 ADDITIVE = (Kind.APPEND, Kind.CREATE)
@@ -124,9 +123,8 @@ def commit(store: Store, plan: Plan, origin: Origin, held: HeldLock | None, now:
         store.journal.finish(receipt, resolve(store, store.journal.entry(receipt)), error=str(error))
         raise
     store.journal.finish(receipt, "done")
-    if origin.operation not in NONDESTRUCTIVE:
-        _stop_watching(store, plan, origin.operation)
     if origin.operation not in KEEPING:
+        _stop_watching(store, plan, origin.operation)
         _note_removals(store, plan, origin.operation)
     return receipt
 

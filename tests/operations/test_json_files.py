@@ -13,6 +13,7 @@ import pytest
 
 from memoryd.core.dates import iso_ms
 from memoryd.core.defaults import DAY, Policy
+from memoryd.core.plan import Kind
 from memoryd.disk import syscalls
 from memoryd.errors import BusyError, ConflictError, NotFoundError
 from memoryd.layouts.json_files.names import is_memory
@@ -107,6 +108,7 @@ class TestRealDirectory:
         site.sync()
         assert site.codes() == ["lost-to-name-collision"]
         done = repair(site.store, site.now, codes=["lost-to-name-collision"])
+        assert [(each.kind, each.path) for each in done.plan.actions] == [(Kind.ACCEPT, INDEX)]
         assert (done.receipt, site.sync().written) == (None, ())
         assert site.codes() == []
         assert site.files().keys() == before.keys()

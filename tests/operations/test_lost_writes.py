@@ -18,6 +18,7 @@ from memoryd.operations import memories, whole_files
 from memoryd.operations.check import check, finding_row
 from memoryd.operations.memories import Context, restore_lost_writes
 from memoryd.operations.overwrites import WATCHED_S
+from memoryd.operations.permissions import tighten
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
@@ -200,6 +201,15 @@ def test_an_overwritten_change_of_a_large_file_is_noticed(
     assert [each.id for each in restore_lost_writes(site.store, site.now)] == [made.id]
     refresh(site.store, None, site.now)
     assert sorted(site.findings()) == ["info", "warning"]
+
+
+def test_it_is_watched_after_its_mode_was_changed(make: Callable[[str], Site]) -> None:
+    site = make("jsonl-store")
+    made = site.add()
+    (site.root / made.path).chmod(0o644)
+    assert tighten(site.store, site.now, by="schedule").receipt is not None
+    site.write_stale_state(made)
+    assert [each.id for each in restore_lost_writes(site.store, site.now)] == [made.id]
 
 
 @pytest.mark.parametrize("layout", CASES)
