@@ -117,19 +117,22 @@ def plan_index(store: Store, now: float) -> tuple[str, ...]:
     return () if _owner_refusal(store, result) or released_findings(store) else tuple(result.files)
 
 
-def accept_index_findings(store: Store, codes: Collection[str], *, dry_run: bool = False) -> list[Finding]:
-    """Accept what the index findings with these codes report, and return them; the next update of the index drops
-    them."""
+def acceptable_index_findings(store: Store, codes: Collection[str]) -> list[Finding]:
+    """Return the findings of the index with these codes that a person can accept."""
     acceptances = store.layout.index.acceptances if store.layout is not None else {}
-    accepted = [each for each in store.index.result.findings if each.code in acceptances.keys() & set(codes)]
-    if not accepted or dry_run:
-        return accepted
-    state: dict[str, Any] = store.journal.facts.get(INDEX_STATE, {})
-    for code in {each.code for each in accepted}:
+    return [each for each in store.index.result.findings if each.code in codes and each.code in acceptances]
+
+
+def accept_index_findings(store: Store, codes: Collection[str]) -> None:
+    """Accept what the index findings with these codes report; the next update of the index drops them."""
+    acceptances = store.layout.index.acceptances if store.layout is not None else {}
+    before: dict[str, Any] = store.journal.facts.get(INDEX_STATE, {})
+    state = before
+    for code in acceptances.keys() & set(codes):
         state = acceptances[code](state)
-    store.journal.facts.set(INDEX_STATE, dict(state))
-    store.index.dirty = True
-    return accepted
+    if state != before:
+        store.journal.facts.set(INDEX_STATE, dict(state))
+        store.index.dirty = True
 
 
 def _note_result(store: Store, result: IndexResult) -> str | None:

@@ -20,7 +20,7 @@ from memoryd.disk.journal.trash import Pin
 from memoryd.errors import UsageError
 from memoryd.layouts.codes import CODES, REBUILD, require_codes
 from memoryd.layouts.protocol import Fix, LoadedFile
-from memoryd.operations.index_files import accept_index_findings
+from memoryd.operations.index_files import accept_index_findings, acceptable_index_findings
 from memoryd.operations.locks import clear_stale_locks
 from memoryd.operations.losses import accept_losses, describe_losses
 from memoryd.operations.memories import plan_lost_writes, restore_lost_writes
@@ -63,7 +63,7 @@ def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run:
     if _is_selected("shrunk", codes, safe=False):
         done.append(_accept_losses(store, now, dry_run=dry_run))
     if codes is not None:
-        done.append(_accept_index_findings(store, codes, dry_run=dry_run))
+        done.append(_accept_index_findings(store, codes, now, dry_run=dry_run))
     if _is_selected("change-was-undone", codes, safe=False):
         done += _store_again(store, now, dry_run=dry_run)
     edited = _edit(store, now, codes, dry_run=dry_run)
@@ -93,16 +93,25 @@ def _accept_losses(store: Store, now: float, *, dry_run: bool) -> Committed:
         if store.file_rules.agent_caches_file:
             store.catalogue.forget(path)  # its loss is among the findings of the file
         refresh(store, [path], now)
+    return _record_acceptance(store, plan, now)
+
+
+def _accept_index_findings(store: Store, codes: Collection[str], now: float, *, dry_run: bool) -> Committed:
+    """Accept what the index findings with these codes report. No file is changed."""
+    accepted = acceptable_index_findings(store, codes)
+    plan = Plan(tuple(Action(Kind.ACCEPT, each.path, each.message.partition(";")[0]) for each in accepted))
+    if dry_run or not plan:
+        return Committed(plan, None)
+    accept_index_findings(store, codes)
+    return _record_acceptance(store, plan, now)
+
+
+def _record_acceptance(store: Store, plan: Plan, now: float) -> Committed:
+    """Journal what was accepted; there is nothing to undo."""
     summary = "; ".join(f"{each.path}: {each.why}" for each in plan.actions)
     receipt = store.journal.begin("accept-loss", "command", summary, (), now)
     store.journal.finish(receipt, "done")
     return Committed(plan, receipt)
-
-
-def _accept_index_findings(store: Store, codes: Collection[str], *, dry_run: bool) -> Committed:
-    """Accept what findings of the index with these codes report. The next update of the index drops them."""
-    accepted = accept_index_findings(store, codes, dry_run=dry_run)
-    return Committed(Plan(tuple(Action(Kind.ACCEPT, each.path, each.message) for each in accepted)), None)
 
 
 def _store_again(store: Store, now: float, *, dry_run: bool) -> list[Committed]:

@@ -13,7 +13,6 @@ import pytest
 
 from memoryd.core.dates import iso_ms
 from memoryd.core.defaults import DAY, Policy
-from memoryd.core.plan import Kind
 from memoryd.disk import syscalls
 from memoryd.errors import BusyError, ConflictError, NotFoundError
 from memoryd.layouts.json_files.names import is_memory
@@ -104,12 +103,15 @@ class TestRealDirectory:
         site.sync()
         before = site.files()
         repair(site.store, site.now)
-        repair(site.store, site.now, codes=["lost-to-name-collision"], dry_run=True)
+        tried = repair(site.store, site.now, codes=["lost-to-name-collision"], dry_run=True)
         site.sync()
         assert site.codes() == ["lost-to-name-collision"]
         done = repair(site.store, site.now, codes=["lost-to-name-collision"])
-        assert [(each.kind, each.path) for each in done.plan.actions] == [(Kind.ACCEPT, INDEX)]
-        assert (done.receipt, site.sync().written) == (None, ())
+        assert [each.why for each in done.plan.actions] == [
+            "47 memories are lost: their files were overwritten by memories of the same second"
+        ]
+        assert (tried.plan, tried.receipt, bool(done.receipt)) == (done.plan, None, True)
+        assert site.sync().written == ()
         assert site.codes() == []
         assert site.files().keys() == before.keys()
         site.restart()
