@@ -90,8 +90,8 @@ def index_tail(store: Store, row: FileRow, found: Fingerprint, now: float) -> bo
     same = fingerprint.same_content(found) and found.same_file(row.fingerprint)
     if not same or content[:overlap] != end.last or not content.endswith(b"\n"):
         return False
-    if _lacks_own_lines(store, row, content[overlap:]):
-        return False
+    if not store.pending_changes.are_all_in(row.path, content[overlap:]):
+        return False  # a program that had read the file before our change has replaced it, and added lines
     end = FileEnd(found, end.digest.copy(), end.last)
     _index_lines(store, row._replace(recently_modified=True), end, content[overlap:], now)
     return True
@@ -115,7 +115,7 @@ def index_grown(store: Store, row: FileRow, found: Fingerprint, now: float) -> F
         return None  # reading the whole file tells why
     last, added = content[:overlap], content[overlap:]
     digest.update(last)
-    if digest.hexdigest() != row.digest or _lacks_own_lines(store, row, added):
+    if digest.hexdigest() != row.digest or not store.pending_changes.are_all_in(row.path, added):
         return None
     clear_unread(store, row.path)
     recent = row._replace(recently_modified=fingerprint.is_recent(now))
@@ -123,15 +123,6 @@ def index_grown(store: Store, row: FileRow, found: Fingerprint, now: float) -> F
         store.file_ends.note(row.path, fingerprint, digest, last)
         return restamp(store, row, recent._replace(fingerprint=fingerprint))
     return FileOutcome.of(_index_lines(store, recent, FileEnd(fingerprint, digest, last), added, now))
-
-
-def _lacks_own_lines(store: Store, row: FileRow, added: bytes) -> bool:
-    """True if what was appended to a file does not begin with the lines that memoryd appended and that are not indexed
-    yet: a program that had read the file before has replaced it, and its own lines look like all that was added."""
-    if not store.pending_changes.is_pending(row.path):
-        return False
-    change = store.pending_changes.pending_append(row.path)
-    return change is None or change.start != row.fingerprint.size or not added.startswith(change.new)
 
 
 def _index_lines(store: Store, row: FileRow, end: FileEnd, added: bytes, now: float) -> FileRow:

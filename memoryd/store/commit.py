@@ -212,7 +212,7 @@ class _Commit:
         elif change is not None and after.size == change.start + len(change.new):
             self.store.pending_changes.note(action.path, change._replace(after=after))
         else:
-            self.store.pending_changes.invalidate(action.path)
+            self.store.pending_changes.invalidate(action.path, appended=action.data)
 
     def rewrite(self, prepared: PreparedAction, position: int) -> None:
         path, before, after = prepared.action.path, prepared.before, prepared.after

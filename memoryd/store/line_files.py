@@ -64,6 +64,7 @@ class PendingChanges:
     def __init__(self) -> None:
         self._changes: dict[str, OwnChange] = {}
         self._pending: dict[str, bool] = {}  # not yet indexed; True if `_changes` covers the whole change
+        self._appended: dict[str, list[bytes] | None] = {}  # of these, all that was appended; None if more was changed
         self._created: set[str] = set()  # new files that the catalogue does not know
 
     def digest(self, path: str, found: Fingerprint) -> Hash | None:
@@ -75,6 +76,7 @@ class PendingChanges:
 
     def note(self, path: str, change: OwnChange) -> None:
         """Record a change to the lines of a file; consecutive appends become one change."""
+        self._note_append(path, change.new if change.appended else None)
         if len(self._changes) >= MAX_FILES:
             self._changes.clear()
         complete = change.appended
@@ -88,10 +90,18 @@ class PendingChanges:
             self._changes[path] = change
         self._pending[path] = complete
 
-    def invalidate(self, path: str) -> None:
-        """Drop the change: another program changed the file at the same time."""
+    def invalidate(self, path: str, appended: bytes | None = None) -> None:
+        """Drop the change: another program changed the file at the same time, or `appended` is not all that changed."""
+        self._note_append(path, appended)
         self._changes.pop(path, None)
         self._pending[path] = False
+
+    def _note_append(self, path: str, appended: bytes | None) -> None:
+        known = self._appended.setdefault(path, []) if path in self._pending else []
+        if known is not None and appended is not None:
+            known.append(appended)
+        few = appended is not None and known is not None and sum(map(len, known)) <= MAX_BYTES
+        self._appended[path] = known if few else None
 
     def created(self, path: str) -> None:
         """Record a new file that is not in the catalogue."""
@@ -100,6 +110,11 @@ class PendingChanges:
     def is_pending(self, path: str) -> bool:
         """True if a change of memoryd to a file is not indexed yet."""
         return path in self._pending or path in self._created
+
+    def are_all_in(self, path: str, added: bytes) -> bool:
+        """True if the changes to a file that are not indexed yet are appended lines, and all of them are in `added`."""
+        appended = self._appended.get(path) if path in self._pending else []
+        return appended is not None and all(each in added for each in appended)
 
     def pending_append(self, path: str) -> OwnChange | None:
         """Return the appended lines that are not indexed yet; None if they are not all recorded."""
@@ -113,11 +128,13 @@ class PendingChanges:
     def indexed(self, path: str) -> None:
         """Mark a file as indexed."""
         self._pending.pop(path, None)
+        self._appended.pop(path, None)
         self._created.discard(path)
 
     def indexed_all(self) -> None:
         """Mark every file as indexed."""
         self._pending.clear()
+        self._appended.clear()
         self._created.clear()
 
     def between(self, path: str, before: Fingerprint, after: Fingerprint) -> OwnChange | None:

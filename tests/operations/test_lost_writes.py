@@ -179,13 +179,14 @@ def test_lines_appended_after_those_of_an_add_are_no_loss(
     make: Callable[[str], Site], tails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = make("jsonl-store")
-    site.add_unseen()
-    with (site.root / site.case.path).open("ab") as file:
-        file.write(lines(learning(3)))
+    for number in (3, 4):
+        site.add_unseen()
+        with (site.root / site.case.path).open("ab") as file:
+            file.write(lines(learning(number)))
     monkeypatch.setattr(Tree, "read", None)  # nor is the file read whole
     refresh(site.store, [site.case.path], site.now, tails=tails)
     assert restore_lost_writes(site.store, site.now) == []
-    assert len(list(site.store.catalogue.entries([site.case.path]))) == 4
+    assert len(list(site.store.catalogue.entries([site.case.path]))) == 6
 
 
 @pytest.mark.parametrize("seen", [False, True])
