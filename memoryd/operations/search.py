@@ -70,6 +70,14 @@ class SearchQuery(Struct, frozen=True):
     min_score: float = 0.0
 
 
+class Asked(NamedTuple):
+    """A question as it is asked of every root: its words, and the period that it names. `now` in epoch seconds."""
+
+    words: ParsedQuery
+    period: Period | None
+    now: float
+
+
 class Hit(NamedTuple):
     """A memory that matches a search, with its root and its score, and the query with the forms of its words there."""
 
@@ -80,6 +88,8 @@ class Hit(NamedTuple):
 
 
 TEXT_ONLY = SearchEngine()
+Scope = Sequence[tuple[SearchRoot, SearchQuery]]
+"""The roots to search, each with the request as it is made of this root."""
 
 
 def search(
@@ -108,18 +118,9 @@ def search(
         for root in roots
         if root.name in allowed
     ]
-    missing: list[tuple[str, ...]] = []  # of each root
-    period: Period | None = None
-    hits: list[Hit] = []
-    if words.quoted and request.like is None:
-        for root, wanted in in_scope:
-            hits += _find_phrase(root, wanted, words, now, fresh[root.name])
-    if not hits:  # where one root has the phrase, the others are not searched for anything else
-        for root, wanted in in_scope:
-            found, missing_here, period = _find(root, wanted, words, now, engine, fresh[root.name])
-            missing.append(missing_here)
-            hits += found
-    row = _period_row(_as_asked(period, words, hits, now), in_scope, hits)
+    asked = Asked(words, period_in(words.raw[:MAX_CHARS], now) if request.like is None else None, now)
+    hits, missing = _find_in_all(in_scope, asked, engine, fresh)
+    period = _period_row(_period_as_read(asked, hits), in_scope, hits) if missing else None
     if request.mode == "semantic":
         for root, _ in in_scope:
             fresh[root.name].semantic = _missing_semantic([hit for hit in hits if hit.root is root])
@@ -138,28 +139,52 @@ def search(
     nowhere = [word for word in missing[0] if all(word in each for each in missing)] if missing else []
     if nowhere:
         result.missing_words = without_secrets(nowhere, words.raw)
-    if row is not None:
-        result.period = row
+    if period is not None:
+        result.period = period
     if packed is not None:
         result.embedding, result.tokens = packed
     return result
 
 
+def _find_in_all(
+    in_scope: Scope, asked: Asked, engine: SearchEngine, fresh: Mapping[str, Freshness]
+) -> tuple[list[Hit], list[tuple[str, ...]]]:
+    """Return the hits in all roots, and for each root that was searched for words those that no memory there has.
+
+    Where one root has the phrase of a question in quotation marks, no root is searched for anything else.
+    """
+    hits: list[Hit] = []
+    missing: list[tuple[str, ...]] = []
+    for root, request in in_scope if asked.words.quoted else ():
+        hits += _find_phrase(root, request, asked, fresh[root.name]) if request.like is None else []
+    for root, request in () if hits else in_scope:
+        found, missing_here = _find(root, request, asked, engine, fresh[root.name])
+        missing.append(missing_here)
+        hits += found
+    return hits, missing
+
+
 def _find(
-    root: SearchRoot, request: SearchQuery, words: ParsedQuery, now: float, engine: SearchEngine, fresh: Freshness
-) -> tuple[list[Hit], tuple[str, ...], Period | None]:
-    """Return the hits in one root, the words that no memory there has, and the period that the question names."""
+    root: SearchRoot, request: SearchQuery, asked: Asked, engine: SearchEngine, fresh: Freshness
+) -> tuple[list[Hit], tuple[str, ...]]:
+    """Return the hits in one root, and the words that no memory there has."""
     missing: list[str] = []
-    period: Period | None = None
 
     def query(reader: IndexReader) -> list[Hit]:
-        nonlocal period
-        query_with_forms = words.with_forms(reader)
+        query_with_forms = asked.words.with_forms(reader)
         limit = request.limit + (request.excluded is not None)
-        question = Question(query_with_forms, request.filters, request.mode, limit, now, _profile(root), request.like)
+        question = Question(
+            query_with_forms,
+            request.filters,
+            request.mode,
+            limit,
+            asked.now,
+            _profile(root),
+            request.like,
+            asked.period,
+        )
         missing_here = missing_in(reader, question)
         missing.extend(missing_here.words)
-        period = question.period if request.like is None else None
         try:
             ranked = engine.find(reader, question, missing_here)
         except VectorsMissingError as reason:
@@ -170,11 +195,12 @@ def _find(
         shown = query_with_forms.words if request.mode == "semantic" else ()  # it has not looked for any word
         return _hits(root, reader, found, query_with_forms.without_reader(shown))
 
-    return read_index(root, fresh, query), tuple(missing), period
+    return read_index(root, fresh, query), tuple(missing)
 
 
-def _find_phrase(root: SearchRoot, request: SearchQuery, words: ParsedQuery, now: float, fresh: Freshness) -> list[Hit]:
+def _find_phrase(root: SearchRoot, request: SearchQuery, asked: Asked, fresh: Freshness) -> list[Hit]:
     """Return the memories in one root with the phrase of a question in quotation marks."""
+    words, _, now = asked
     question = Question(words, request.filters, request.mode, request.limit, now, _profile(root))
     return read_index(root, fresh, lambda reader: _hits(root, reader, find_phrase(reader, question), words))
 
@@ -187,16 +213,14 @@ def _hits(root: SearchRoot, reader: IndexReader, found: Sequence[Candidate], que
     return [Hit(root, memories[each.key], each, query) for each in found if each.key in memories]
 
 
-def _as_asked(period: Period | None, words: ParsedQuery, hits: Sequence[Hit], now: float) -> Period | None:
-    """Return the period of the question as it was read for the first hit; `period`: of the question as typed."""
+def _period_as_read(asked: Asked, hits: Sequence[Hit]) -> Period | None:
+    """Return the period of the question as it was read for the first hit."""
     if not hits or not _read_as(hits[0]):
-        return period
-    return period_in(_as_read(words.raw, hits)[:MAX_CHARS], now)
+        return asked.period
+    return period_in(_as_read(asked.words.raw, hits)[:MAX_CHARS], asked.now)
 
 
-def _period_row(
-    period: Period | None, in_scope: Sequence[tuple[SearchRoot, SearchQuery]], hits: Sequence[Hit]
-) -> PeriodRow | None:
+def _period_row(period: Period | None, in_scope: Scope, hits: Sequence[Hit]) -> PeriodRow | None:
     """Return the period that a question names, and whether any memory is from then."""
     if period is None:
         return None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
 from math import exp, log
 from types import MappingProxyType
 from typing import NamedTuple
@@ -22,8 +21,8 @@ from memoryd.core.query import Filters, Mode
 from memoryd.core.vectors import CannotCompareError, agent_model, cosine, pack_floats, unpack
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
-from memoryd.search.periods import Period, period_in
-from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, loose_term
+from memoryd.search.periods import Period
+from memoryd.search.query_terms import ParsedQuery, loose_term
 from memoryd.search.ranking import PHRASE, Candidate, Points, Why, below
 
 SAME = 0.95  # a stored vector that an embedder makes again with this cosine is of its model
@@ -67,8 +66,9 @@ class RankingProfile(Struct, frozen=True):
     fill: bool = False
 
 
-class Question(Struct, frozen=True, dict=True):
-    """A search in one root: for a query or, instead, for a vector (`like`). `now` in seconds."""
+class Question(Struct, frozen=True):
+    """A search in one root: for a query or, instead, for a vector (`like`). `now` in seconds; `period` is the time that
+    the query names."""
 
     query: ParsedQuery
     filters: Filters
@@ -77,11 +77,7 @@ class Question(Struct, frozen=True, dict=True):
     now: float
     profile: RankingProfile = field(default_factory=RankingProfile)
     like: Like | None = None
-
-    @cached_property
-    def period(self) -> Period | None:
-        """The period that it names."""
-        return period_in(self.query.raw[:MAX_CHARS], self.now)
+    period: Period | None = None
 
 
 class VectorsMissingError(Exception):

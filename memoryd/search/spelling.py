@@ -21,7 +21,8 @@ from memoryd.core.query import Term
 from memoryd.core.words import tokens
 from memoryd.search.confidence import PUNCTUATION, Missing, spellings_in
 from memoryd.search.embedding.static import is_common_word, words_within
-from memoryd.search.query_terms import ParsedQuery, parse_query
+from memoryd.search.periods import period_in
+from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import Question
 from memoryd.search.stems import languages_of
@@ -68,7 +69,8 @@ def read_question(reader: IndexReader, question: Question, missing: Missing) -> 
     spellings = spellings_in(question.query.raw)
     words = {spellings.get(word, word): other for word, other in words.items()}
     query = replace(parse_query(with_replaced(question.query.raw, words)), forms=question.query.forms)
-    return Reading(replace(question, query=query), words)
+    period = period_in(query.raw[:MAX_CHARS], question.now)
+    return Reading(replace(question, query=query, period=period), words)
 
 
 def with_replaced(text: str, words: Mapping[str, str]) -> str:

@@ -27,6 +27,7 @@ from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.static import TABLE, Static
 from memoryd.search.embedding.vocabulary import DIRECTORY
 from memoryd.search.modes import SearchEngine
+from memoryd.search.periods import period_in
 from memoryd.search.query_terms import parse_query
 from memoryd.search.semantic import Question, SemanticSearch
 from tests.search.questions import Asked, distractors, keywords, mixed, paraphrases
@@ -74,7 +75,9 @@ def ranks(known: SqliteIndex, meaning: SemanticSearch, asked: Sequence[Asked], m
     with known.reader() as reader:
         for each in asked:
             query = parse_query(each.question).with_forms(reader)
-            hits = engine.find(reader, Question(query, Filters(), mode, LOOKED_AT, NOW))
+            hits = engine.find(
+                reader, Question(query, Filters(), mode, LOOKED_AT, NOW, period=period_in(each.question, NOW))
+            )
             bodies = reader.memories([hit.key for hit in hits])
             places = [number for number, hit in enumerate(hits, 1) if bodies[hit.key].body == each.memory]
             found.append(places[0] if places else None)

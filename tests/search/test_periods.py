@@ -6,12 +6,14 @@ import time
 import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from memoryd.core.index import IndexUnavailable
 from memoryd.search.periods import parse_bound, period_in, prefers_newest
 from memoryd.search.ranking import MAX_OF_SUBJECT
-from tests.search.stored import DAY, NOW, Stored, memory
+from tests.search.stored import DAY, NOW, Stored, memory, search_all
 
 WEDNESDAY = datetime(2026, 11, 25, 12, tzinfo=UTC).astimezone()
 
@@ -526,3 +528,18 @@ def test_a_time_is_not_missing_and_excludes_nothing(question: str, stored: Store
     found = stored.search(question, mode="hybrid")
     assert [hit["id"] for hit in found["hits"]] == ["m0"]
     assert "missing_words" not in found
+
+
+def test_the_period_is_that_of_the_question_though_a_root_cannot_be_read(
+    stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.put(memory("lunch", "lunch of the team", age=1))
+    other = Stored(tmp_path / "other.sqlite", name="other")
+
+    def refuse() -> None:
+        raise IndexUnavailable("damaged")
+
+    monkeypatch.setattr(other.catalogue, "reader", refuse)
+    assert search_all([stored, other], "lunch yesterday")["period"]["words"] == "yesterday"
+    monkeypatch.undo()
+    other.close()
