@@ -39,7 +39,7 @@ def journal_first_write(store: Store, path: str, before: bytes | None, content: 
             content=undo.content,
         )
         message = f"first write over {path}, which another program wrote; `undo` puts it back and leaves it alone"
-        store.journal.finish(store.journal.begin(OPERATION, "watch", message, [step], now), "done")
+        store.journal.record(OPERATION, "watch", message, now, [step])
     store.journal.facts.set(_OWNED_PATHS, [*owned, path])
 
 

@@ -161,8 +161,7 @@ def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) ->
     report = clear(store.tree.fd, rule.name, _rules(store, kind, now), force=force)
     if report is None or report.action not in ("removed", "emptied"):
         return None if report is None else _Cleared(report, None)
-    receipt = store.journal.begin("lock-clear", by, f"{report.path}: {report.evidence}", (), now)
-    store.journal.finish(receipt, "done")
+    receipt = store.journal.record("lock-clear", by, f"{report.path}: {report.evidence}", now)
     known = store.root_findings.get("locks", ())
     store.root_findings["locks"] = tuple(finding for finding in known if finding.path != rule.name)
     return _Cleared(report, receipt)

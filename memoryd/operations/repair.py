@@ -109,9 +109,7 @@ def _accept_index_findings(store: Store, codes: Collection[str], now: float, *, 
 def _record_acceptance(store: Store, plan: Plan, now: float) -> Committed:
     """Journal what was accepted; there is nothing to undo."""
     summary = "; ".join(f"{each.path}: {each.why}" for each in plan.actions)
-    receipt = store.journal.begin("accept-loss", "command", summary, (), now)
-    store.journal.finish(receipt, "done")
-    return Committed(plan, receipt)
+    return Committed(plan, store.journal.record("accept-loss", "command", summary, now))
 
 
 def _store_again(store: Store, now: float, *, dry_run: bool) -> list[Committed]:

@@ -104,6 +104,12 @@ class Journal:
                 _insert(db, entry)
         return receipt
 
+    def record(self, operation: str, by: str, summary: str, now: float, steps: Sequence[Step] = ()) -> str:
+        """Record what has been done; return its receipt. Without steps there is nothing to undo."""
+        receipt = self.begin(operation, by, summary, steps, now)
+        self.finish(receipt, "done")
+        return receipt
+
     def mark_applied(self, receipt: str, position: int) -> None:
         """Note that the step at `position` (0-based) was applied."""
         self._change_step(receipt, position, applied=True)
