@@ -58,13 +58,20 @@ class OwnChange(NamedTuple):
         return not self.old and self.start == self.before.size
 
 
+class _Pending(NamedTuple):
+    """The changes of memoryd to a file that are not indexed yet. `covered`: the one that is kept of the file is all of
+    them. `appended`: all lines, if lines were only appended; None if more was changed, or they are too many."""
+
+    covered: bool
+    appended: list[bytes] | None
+
+
 class PendingChanges:
     """The most recent change of memoryd to each file, until it is indexed. Used by the thread that owns the root."""
 
     def __init__(self) -> None:
         self._changes: dict[str, OwnChange] = {}
-        self._pending: dict[str, bool] = {}  # not yet indexed; True if `_changes` covers the whole change
-        self._appended: dict[str, list[bytes] | None] = {}  # of these, all that was appended; None if more was changed
+        self._pending: dict[str, _Pending] = {}
         self._created: set[str] = set()  # new files that the catalogue does not know
 
     def digest(self, path: str, found: Fingerprint) -> Hash | None:
@@ -76,32 +83,32 @@ class PendingChanges:
 
     def note(self, path: str, change: OwnChange) -> None:
         """Record a change to the lines of a file; consecutive appends become one change."""
-        self._note_append(path, change.new if change.appended else None)
         if len(self._changes) >= MAX_FILES:
             self._changes.clear()
-        complete = change.appended
-        if path in self._pending:
-            before = self._changes.get(path)
-            complete = before is not None and self._pending[path] and _follows(before, change)
-            change = _merge(before, change) if before is not None and complete else change
+        appended, covered = change.new if change.appended else None, change.appended
+        pending, before = self._pending.get(path), self._changes.get(path)
+        if pending is not None:
+            covered = before is not None and pending.covered and _follows(before, change)
+            change = _merge(before, change) if before is not None and covered else change
         if len(change.old) + len(change.new) > MAX_BYTES:
             self._changes.pop(path, None)
         else:
             self._changes[path] = change
-        self._pending[path] = complete
+        self._pend(path, appended, covered=covered)
 
     def invalidate(self, path: str, appended: bytes | None = None) -> None:
         """Drop the change: another program changed the file at the same time, or `appended` is not all that changed."""
-        self._note_append(path, appended)
         self._changes.pop(path, None)
-        self._pending[path] = False
+        self._pend(path, appended, covered=False)
 
-    def _note_append(self, path: str, appended: bytes | None) -> None:
-        known = self._appended.setdefault(path, []) if path in self._pending else []
-        if known is not None and appended is not None:
-            known.append(appended)
-        few = appended is not None and known is not None and sum(map(len, known)) <= MAX_BYTES
-        self._appended[path] = known if few else None
+    def _pend(self, path: str, appended: bytes | None, *, covered: bool) -> None:
+        pending = self._pending.get(path)
+        lines = [] if pending is None else pending.appended
+        if appended is None or lines is None or sum(map(len, lines)) + len(appended) > MAX_BYTES:
+            self._pending[path] = _Pending(covered, None)
+            return
+        lines.append(appended)
+        self._pending[path] = _Pending(covered, lines)
 
     def created(self, path: str) -> None:
         """Record a new file that is not in the catalogue."""
@@ -113,12 +120,13 @@ class PendingChanges:
 
     def are_all_in(self, path: str, added: bytes) -> bool:
         """True if the changes to a file that are not indexed yet are appended lines, and all of them are in `added`."""
-        appended = self._appended.get(path) if path in self._pending else []
-        return appended is not None and all(each in added for each in appended)
+        pending = self._pending.get(path)
+        return pending is None or (pending.appended is not None and all(each in added for each in pending.appended))
 
     def pending_append(self, path: str) -> OwnChange | None:
         """Return the appended lines that are not indexed yet; None if they are not all recorded."""
-        return self._changes.get(path) if self._pending.get(path) else None
+        pending = self._pending.get(path)
+        return self._changes.get(path) if pending is not None and pending.covered else None
 
     @property
     def created_paths(self) -> Collection[str]:
@@ -128,13 +136,11 @@ class PendingChanges:
     def indexed(self, path: str) -> None:
         """Mark a file as indexed."""
         self._pending.pop(path, None)
-        self._appended.pop(path, None)
         self._created.discard(path)
 
     def indexed_all(self) -> None:
         """Mark every file as indexed."""
         self._pending.clear()
-        self._appended.clear()
         self._created.clear()
 
     def between(self, path: str, before: Fingerprint, after: Fingerprint) -> OwnChange | None:
