@@ -99,11 +99,10 @@ def read_memory(store: Store, identity: str, now: float) -> LoadedMemory | None:
     if layout is None:
         return None
     with store.catalogue.reader() as catalogue:
-        places = sort_places(layout, catalogue.places(identity))
+        places = _sorted_places(store, identity, catalogue)
     if not places:
         return _topic_file(store, layout, identity)
     live = [each for each in places if each.live]
-    require_unambiguous(store.name, identity, [each for each in places if each.is_shared])
     try:
         with store.tree.duplicate() as tree:
             for place in require_unambiguous(store.name, identity, live or places):
@@ -251,10 +250,10 @@ def find_archived(store: Store, identity: str, now: float) -> Located | None:
     return _first(store, require_unambiguous(store.name, identity, places), now)
 
 
-def _sorted_places(store: Store, identity: str) -> list[Place]:
+def _sorted_places(store: Store, identity: str, catalogue: IndexReader | None = None) -> list[Place]:
     """Return the places of an id as `sort_places` does. Raises ConflictError if several memories have exactly this id,
-    live or archived."""
-    places = sort_places(store.known_layout, store.catalogue.places(identity))
+    live or archived. `catalogue`: for a thread that does not own the root."""
+    places = sort_places(store.known_layout, (catalogue or store.catalogue).places(identity))
     require_unambiguous(store.name, identity, [each for each in places if each.is_shared])
     return places
 
