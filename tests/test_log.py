@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,18 +29,13 @@ def _restored() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_restored")
-def test_people_see_local_times_and_no_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_see_local_times_and_no_modules(local_zone: Callable[[str], None]) -> None:
     out = io.StringIO()
-    monkeypatch.setenv("TZ", "Asia/Kathmandu")
-    time.tzset()
-    try:
-        configure(style="console", stream=out)
-        get_logger("a.module").info("started", roots=3)
-        at, _, event = out.getvalue().partition(" [")
-        age_s = time.time() - time.mktime(time.strptime(at, "%Y-%m-%d %H:%M:%S"))
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+    local_zone("Asia/Kathmandu")
+    configure(style="console", stream=out)
+    get_logger("a.module").info("started", roots=3)
+    at, _, event = out.getvalue().partition(" [")
+    age_s = time.time() - time.mktime(time.strptime(at, "%Y-%m-%d %H:%M:%S"))
     assert abs(age_s) < 3600, "the zone is six hours from UTC"
     assert event == "info] started roots=3\n"
 

@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,7 +71,7 @@ HITS = [{"id": "m", "root": "a", "why": {"period": "last week: ..."}}, {"id": "n
     ],
 )
 def test_the_period_of_a_question_is_shown_in_local_days(
-    monkeypatch: pytest.MonkeyPatch,
+    local_zone: Callable[[str], None],
     since: str | None,
     until: str | None,
     empty: bool,
@@ -80,11 +80,8 @@ def test_the_period_of_a_question_is_shown_in_local_days(
 ) -> None:
     out = io.StringIO()
     period = {"words": "then", "since": since, "until": until, "empty": empty}
-    with monkeypatch.context() as patch:
-        patch.setenv("TZ", "Europe/Berlin")
-        time.tzset()
-        views_memories.show_hits(Screen(out, fancy=False), {"hits": hits, "period": period})
-    time.tzset()
+    local_zone("Europe/Berlin")
+    views_memories.show_hits(Screen(out, fancy=False), {"hits": hits, "period": period})
     assert out.getvalue().splitlines()[-1] == f'! read "then" as {line}'
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -217,14 +217,9 @@ def test_other_text_is_no_time() -> None:
         assert epoch_of(text) is None
 
 
-def test_times_are_local_and_relative_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "America/New_York")
-    time.tzset()
-    try:
-        assert format_time("2026-11-25T09:30:00Z") == "2026-11-25 04:30:00"
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+def test_times_are_local_and_relative_on_a_terminal(local_zone: Callable[[str], None]) -> None:
+    local_zone("America/New_York")
+    assert format_time("2026-11-25T09:30:00Z") == "2026-11-25 04:30:00"
     terminal = Screen(io.StringIO(), fancy=True, now=NOW)
     assert [terminal.when(NOW + each) for each in (-180, 0, 18_000)] == ["3 min ago", "now", "in 5 h"]
     assert Screen(io.StringIO(), fancy=False, now=NOW).when(NOW) == format_time(NOW)

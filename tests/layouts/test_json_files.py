@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -65,15 +63,6 @@ DAMAGED: Files = {
     "global_memories.json": b"[]",
     "_backup/memory_20250609163801.json": file(1),
 }
-
-
-@contextmanager
-def local_time(monkeypatch: pytest.MonkeyPatch, zone: str) -> Iterator[None]:
-    with monkeypatch.context() as changed:
-        changed.setenv("TZ", zone)
-        time.tzset()
-        yield
-    time.tzset()
 
 
 class TestContract(LayoutContract):
@@ -367,7 +356,7 @@ class TestMemory:
         assert found.records[0].id == "my own"
 
     def test_the_time_is_created_else_the_ids_else_the_names_else_the_files(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, local_zone: Callable[[str], None]
     ) -> None:
         at = "2025-05-31T08:59:10.340Z"
         identity_ = "mem_1748681950340_nrs0enwdu"
@@ -379,13 +368,13 @@ class TestMemory:
         assert timestamp(created="2025-05-31T10:59:10.34+02:00") == at
         assert timestamp(created=None, id=identity_) == at
         assert timestamp(created="?", id=identity_) == at
-        with local_time(monkeypatch, "America/Los_Angeles"):
-            named = timestamp("memory_20250531014523.json", created=None, id="x")
-            assert named == "2025-05-31T08:45:23.000Z", "names are in local time"
+        local_zone("America/Los_Angeles")
+        named = timestamp("memory_20250531014523.json", created=None, id="x")
+        assert named == "2025-05-31T08:45:23.000Z", "names are in local time"
         assert timestamp("memory_20259931014523.json", created=None, id="x") == iso_ms(OLD)
-        with local_time(monkeypatch, "UTC"):
-            named = timestamp("memory_20250531014523.json", created=None, id=f"mem_{'9' * 15}_a")
-            assert named == "2025-05-31T01:45:23.000Z"
+        local_zone("UTC")
+        named = timestamp("memory_20250531014523.json", created=None, id=f"mem_{'9' * 15}_a")
+        assert named == "2025-05-31T01:45:23.000Z"
 
     def test_a_new_memory(self) -> None:
         """Version 1, never accessed, full relevance, not archived, accessed when created; pretty without newline."""
