@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from memoryd.core.index import IndexReader, Sample
 from memoryd.core.query import Filters, Mode
 from memoryd.core.vectors import CannotCompareError, agent_model, cosine, pack_floats, unpack
+from memoryd.core.words import tokens
 from memoryd.errors import MemorydError
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
 from memoryd.search.periods import Period
@@ -78,6 +79,11 @@ class Question(Struct, frozen=True):
     profile: RankingProfile = field(default_factory=RankingProfile)
     like: Like | None = None
     period: Period | None = None
+
+    @property
+    def period_words(self) -> list[str]:
+        """The words that name the period."""
+        return tokens(self.period.words) if self.period is not None else []
 
 
 class VectorsMissingError(Exception):
@@ -149,7 +155,8 @@ class SemanticSearch:
     def _named(self, reader: IndexReader, question: Question) -> set[int]:
         """Return the few memories with a word of the question that the embedder does not know: a name, whose only
         meaning is the memories that contain it."""
-        terms = [term for term in question.query.exact if term.text not in question.query.function_words]
+        without = question.query.function_words.union(question.period_words)
+        terms = [term for term in question.query.exact if term.text not in without]
         names = [term for term in terms if not self._knows(term.text)]
         found = reader.keys_with(names, MAX_NAMED) if names else []
         return {key for keys in found for key in keys or ()}

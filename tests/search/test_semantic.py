@@ -21,6 +21,7 @@ from memoryd.search import semantic
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.search.embedding.static import Static
 from memoryd.search.modes import SearchEngine
+from memoryd.search.periods import Period, period_in
 from memoryd.search.query_terms import parse_query
 from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import Like, Question, SemanticSearch, VectorsMissingError, like_floats
@@ -73,8 +74,9 @@ def ask(
     mode: Mode = "hybrid",
     like: Like | None = None,
     owner: str | None = None,
+    period: Period | None = None,
 ) -> list[Candidate]:
-    question = Question(parse_query(text), Filters(owner=owner), mode, 10, NOW, like=like)
+    question = Question(parse_query(text), Filters(owner=owner), mode, 10, NOW, like=like, period=period)
     with catalogue.reader() as reader:
         return SearchEngine(meaning).find(reader, question)
 
@@ -343,6 +345,18 @@ def test_a_function_word_of_another_language_is_no_name(catalogue: SqliteIndex) 
     table = Static()
     fill(catalogue, table)
     assert not any("named" in each.why for each in ask(catalogue, SemanticSearch(table), "wann wird es warm"))
+
+
+def test_the_year_of_a_period_is_no_name(catalogue: SqliteIndex) -> None:
+    """The table does not know `2025`, which one memory has."""
+    put(catalogue, "a", record(1, "The drapes were treated in 2025."), record(2, "Choir practice is on Thursdays."))
+    table = Static()
+    fill(catalogue, table)
+    period = period_in("choir practice in the summer of 2025", NOW)
+    [practice, drapes] = ask(catalogue, SemanticSearch(table), "choir practice in the summer of 2025", period=period)
+    assert "named" not in drapes.why
+    assert "named" not in practice.why
+    assert ask(catalogue, SemanticSearch(table), "treated 2025")[0].why["named"] is True
 
 
 def test_what_is_found_by_meaning_alone_shows_the_words_in_any_form(stored: Stored) -> None:
