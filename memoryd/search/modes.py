@@ -20,13 +20,13 @@ from memoryd.search.ranking import (
     Candidate,
     Span,
     candidate,
-    prefer_times,
     rank_by_points,
     score,
     with_reasons,
 )
 from memoryd.search.semantic import Question, SemanticSearch, VectorsMissingError, append_meant, fuse
 from memoryd.search.spelling import read_question
+from memoryd.search.times import prefer_times
 
 POOL = 20  # candidates re-ranked by recency and use
 MAX_SCORED = 3_000  # memories scored if only some of the words match

@@ -11,9 +11,8 @@ Topic files are ranked by the points of seed 001 instead: for keywords, context,
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from math import exp
 from typing import NamedTuple
 
@@ -22,17 +21,10 @@ from msgspec import Struct
 from memoryd.core.defaults import DAY
 from memoryd.core.index import IndexReader, Match, Memory
 from memoryd.core.text_match import fold, has_any
-from memoryd.search.periods import TIME_WORDS, Period
 from memoryd.search.query_terms import ParsedQuery
 
 PRIOR_SHARE = 0.1  # of its position in a span, what an old memory without weight and uses loses
 _HALF_LIFE = 90 * DAY
-IN_PERIOD = 0.6  # what a memory of the time that a question names gains
-# What a memory of today gains if the question asks for what holds now; more if it is about the subject of the best one,
-# which it may replace in other words (tests.bench.finding, also with "now" after each question).
-NEWEST, NEWEST_OF_SUBJECT = 0.4, 1.3
-MAX_OF_SUBJECT = 10  # memories; a word in more of them names no subject
-MAX_OF_PAIR = 100  # memories; words in more of them name none even two at a time
 
 Why = Mapping[str, object]
 """The parts of a score by name, plain JSON."""
@@ -128,48 +120,6 @@ def recency(created: float | None, now: float) -> float:
     if created is None:
         return 0.0
     return float(0.5 ** ((now - created) / _HALF_LIFE)) if created < now else 1.0
-
-
-def prefer_times(
-    reader: IndexReader,
-    query: ParsedQuery,
-    found: Sequence[Candidate],
-    period: Period | None,
-    *,
-    newest: bool,
-    now: float,
-) -> list[Candidate]:
-    """Sort candidates again: those of the period before others, with `newest` the newer ones, unless others match much
-    better. `now` in seconds."""
-    memories = reader.memories([each.key for each in found])
-    subject = _same_subject(reader, query, found) if newest else ()
-    full = (1 + IN_PERIOD * (period is not None)) * (1 + NEWEST_OF_SUBJECT * newest)
-    ranked: list[Candidate] = []
-    for each in found:
-        created = memories[each.key].created if each.key in memories else None
-        inside = period is not None and period.contains(created)
-        gain = (NEWEST_OF_SUBJECT if each.key in subject else NEWEST) * newest * recency(created, now)
-        factor = (1 + IN_PERIOD * inside) * (1 + gain)
-        why = {**each.why, "period": str(period)} if inside else {**each.why}
-        if newest:
-            why["newest"] = round(gain, 4)
-        ranked.append(each._replace(score=each.score * factor / full, why=why))
-    return sorted(ranked, key=lambda each: (-each.score, -each.key))
-
-
-def _same_subject(reader: IndexReader, query: ParsedQuery, found: Sequence[Candidate]) -> Collection[int]:
-    """Return the memories about the subject of the best candidate: those that share two words of the question with it,
-    or if there are none, the rarest word that it shares with any; none if they share only common words."""
-    words = [query.form_of(word) for word in query.informative if word.text not in TIME_WORDS]
-    if not words or not found:
-        return ()
-    best = max(found, key=lambda each: each.score).key
-    shared = [keys for keys in reader.keys_with(words, MAX_OF_PAIR) if keys is not None and best in keys]
-    counts = Counter(chain.from_iterable(shared))
-    subject = {key for key, count in counts.items() if count > 1}
-    if len(subject) > 1:
-        return subject
-    return min((keys for keys in shared if 1 < len(keys) <= MAX_OF_SUBJECT), key=len, default=())
 
 
 class Counts(NamedTuple):

@@ -10,15 +10,16 @@ search without it waits for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from memoryd.core.vectors import cosine, unpack
 from memoryd.search.confidence import confidence_of_rerank, mean_cosine
 from memoryd.search.embedding import static
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
-from memoryd.search.ranking import IN_PERIOD, NEWEST_OF_SUBJECT, Candidate, Why
+from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import Meant, fuse
+from memoryd.search.times import is_of_period, weigh_times
 
 JUDGED = 20  # results that are ranked again; those further down stay below them
 # The share of the embedder's cosine in the mean with that of the search: of MiniLM, and of the shipped table. Of six
@@ -68,7 +69,10 @@ class Reranker:
         cosines = self._cosines(question, texts)
         means = {each.key: mean_cosine(each, cosines[each.key], self._share) for each in given}
         fused = fuse(given, Meant(self.model, means, named, rare), len(given))
-        best = _prefer_times([self._ranked(each, judged, cosines) for each in fused])
+        period, newest = any(map(is_of_period, judged)), any("newest" in each.why for each in judged)
+        explained = [self._explained(each, judged[-each.key], cosines[each.key]) for each in fused]
+        ranked = sorted(weigh_times(explained, period=period, newest=newest), key=lambda each: -each.score)
+        best = [Ranked(-each.key, each._replace(key=judged[-each.key].key)) for each in ranked]
         lowest = best[-1].candidate.score
         below = [
             Ranked(position, each._replace(score=each.score * lowest))
@@ -82,26 +86,8 @@ class Reranker:
         asked, *vectors = (unpack(each, size) for each in self._embedder.embed([question, *texts]))
         return {-position: cosine(asked, vector) for position, vector in enumerate(vectors)}
 
-    def _ranked(self, fused: Candidate, judged: Sequence[Candidate], cosines: Mapping[int, float]) -> Ranked:
-        """Return the candidate with its new score, and what decided it."""
-        before, own = judged[-fused.key], cosines[fused.key]
-        why = {**before.why, "rerank": {"model": self.model, "cosine": round(own, 4), "rank_before": 1 - fused.key}}
-        confidence = confidence_of_rerank(before, own)
-        return Ranked(-fused.key, before._replace(score=fused.score, why=why, confidence=confidence))
-
-
-def _prefer_times(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Prefer the times that the search preferred, as `prefer_times` did: the parts of the scores name them."""
-    whys = [each.candidate.why for each in ranked]
-    full = 1 + IN_PERIOD * any("period" in why for why in whys)
-    full *= 1 + NEWEST_OF_SUBJECT * any("newest" in why for why in whys)
-    weighted = [
-        each._replace(candidate=each.candidate._replace(score=each.candidate.score * _time_factor(why) / full))
-        for each, why in zip(ranked, whys, strict=True)
-    ]
-    return sorted(weighted, key=lambda each: -each.candidate.score)
-
-
-def _time_factor(why: Why) -> float:
-    newest = why.get("newest")
-    return (1 + IN_PERIOD * ("period" in why)) * (1 + (newest if isinstance(newest, float) else 0.0))
+    def _explained(self, fused: Candidate, before: Candidate, cosine: float) -> Candidate:
+        """Return a fused candidate with what decided its place before and now."""
+        rerank = {"model": self.model, "cosine": round(cosine, 4), "rank_before": 1 - fused.key}
+        confidence = confidence_of_rerank(before, cosine)
+        return fused._replace(why={**before.why, "rerank": rerank}, confidence=confidence)

@@ -12,7 +12,7 @@ import pytest
 
 from memoryd.core.index import IndexUnavailable
 from memoryd.search.periods import parse_bound, period_in, prefers_newest
-from memoryd.search.ranking import MAX_OF_SUBJECT
+from memoryd.search.times import MAX_OF_SUBJECT
 from tests.search.stored import DAY, NOW, Stored, memory, search_all
 
 WEDNESDAY = datetime(2026, 11, 25, 12, tzinfo=UTC).astimezone()
@@ -387,6 +387,44 @@ def test_a_period_is_preferred_and_explained(stored: Stored) -> None:
     assert first["why"]["period"].startswith("yesterday: ")
     assert "period" not in second["why"]
     assert stored.ids("outage", until=NOW - 50 * DAY) == ["old"]
+
+
+ROOMS = (
+    memory("first", "Mother has moved into the house by the sea: number 12 is her room.", age=430),
+    memory("second", "Mother's room number is 31.", age=70),
+    *(memory(f"other {n}", f"the model railway, part {n}", age=430) for n in range(30)),
+)
+
+
+def test_what_held_in_a_period_is_preferred_though_it_was_written_before(stored: Stored) -> None:
+    stored.put(*ROOMS)
+    assert stored.ids("which number is mother's room")[:2] == ["second", "first"]
+    first, second = stored.hits("which number was mother's room in May 2026")[:2]
+    assert [first["id"], second["id"]] == ["first", "second"]
+    assert first["why"]["held_in"].startswith("in May 2026: ")
+    assert "held_in" not in second["why"]
+    assert stored.search("which number was mother's room in May 2026")["period"]["empty"] is True
+
+
+def test_what_was_written_in_a_period_is_preferred_to_what_held_before(stored: Stored) -> None:
+    stored.put(*ROOMS, memory("between", "Mother's room is number 20 for two weeks.", age=250))
+    hits = stored.hits("which number was mother's room in May 2026")
+    assert hits[0]["id"] == "between"
+    assert not any("held_in" in hit["why"] for hit in hits)
+
+
+def test_nothing_held_before_the_first_memory_of_a_subject(stored: Stored) -> None:
+    stored.put(*ROOMS)
+    assert not any("held_in" in hit["why"] for hit in stored.hits("which number was mother's room in May 2024"))
+
+
+def test_one_shared_word_does_not_tell_what_held(stored: Stored) -> None:
+    stored.put(
+        memory("budget", "What is left of the budget goes to the boat.", age=100),
+        memory("engine", "The engine of the boat overheats.", age=90),
+        *(memory(f"other {n}", f"the model railway, part {n}", age=100) for n in range(30)),
+    )
+    assert not any("held_in" in hit["why"] for hit in stored.hits("laying up the boat yesterday"))
 
 
 @pytest.mark.parametrize(

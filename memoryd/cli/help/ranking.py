@@ -33,7 +33,7 @@ QUESTIONS = (
         "ago', 'gestern', 'le mois dernier', 'la semana pasada'. --until includes the day that it names. A date in "
         "digits (also 2026/01/31 or 31.01.2026) is a day in UTC, as in JSON results and in the files; words mean days "
         "of the daemon's time zone. The same words inside a question, or 'from May to July', only prefer memories of "
-        "that time; 'current', 'latest', 'now', 'aktuell', 'actuel' and 'actual' prefer the newest.",
+        "that time, or what held then; 'current', 'latest', 'now', 'aktuell', 'actuel' and 'actual' prefer the newest.",
     ),
     Entry(
         "--min-score X",
@@ -60,7 +60,8 @@ RESULTS = (
     Entry(
         "period",
         "The time that the question names, its bounds in UTC. `empty`: no memory is from then, so all results are from "
-        "other times. Results of that time have `why.period`.",
+        "other times. Results of that time have `why.period`. If the subject of the best result has none from then, "
+        "its last one from before has `why.held_in`.",
     ),
     Entry(
         "why.read_as",

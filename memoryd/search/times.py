@@ -1,0 +1,102 @@
+"""Prefer memories of the time that a question asks about: of a period that it names, or what holds now.
+
+A memory about the same subject replaces an older one, mostly in other words. So what held in a period in which nothing
+was written about a subject is what was written last before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import chain
+
+from memoryd.core.index import IndexReader, Memory
+from memoryd.search.periods import TIME_WORDS, Period
+from memoryd.search.query_terms import ParsedQuery
+from memoryd.search.ranking import Candidate, recency
+
+IN_PERIOD = 0.3  # what is added to the score of a memory of the time that a question names, or that held then
+# The share of its score that a memory of today gains if the question asks for what holds now; more if it is about the
+# subject of the best one, which it may replace in other words (tests.bench.finding, also with "now" after each
+# question).
+NEWEST, NEWEST_OF_SUBJECT = 0.4, 1.3
+MAX_OF_SUBJECT = 10  # memories; a word in more of them names no subject
+MAX_OF_PAIR = 100  # memories; words in more of them name none even two at a time
+
+
+def prefer_times(
+    reader: IndexReader,
+    query: ParsedQuery,
+    found: Sequence[Candidate],
+    period: Period | None,
+    *,
+    newest: bool,
+    now: float,
+) -> list[Candidate]:
+    """Sort candidates again: those of the period before others, with `newest` the newer ones, unless others match much
+    better. Their `why` tells what counted. `now` in seconds."""
+    shared = _shared_words(reader, query, found)
+    versions = _with_two(shared)
+    subject = versions or _with_rarest(shared)
+    memories = reader.memories([*{*(each.key for each in found), *versions}])
+    held = _held_in(period, [memories[key] for key in versions if key in memories]) if period is not None else None
+    explained: list[Candidate] = []
+    for each in found:
+        created = memories[each.key].created if each.key in memories else None
+        why = dict(each.why)
+        if period is not None and period.contains(created):
+            why["period"] = str(period)
+        elif held is not None and each.key == held.key:
+            why["held_in"] = str(period)
+        if newest:
+            worth = NEWEST_OF_SUBJECT if each.key in subject else NEWEST
+            why["newest"] = round(worth * recency(created, now), 4)
+        explained.append(each._replace(why=why))
+    ranked = weigh_times(explained, period=period is not None, newest=newest)
+    return sorted(ranked, key=lambda each: (-each.score, -each.key))
+
+
+def weigh_times(found: Sequence[Candidate], *, period: bool, newest: bool) -> list[Candidate]:
+    """Return candidates with scores, 0..1, that count the times in their `why`: those of a period if the question names
+    one, and how new they are if it asks for the newest. The scores of several roots are comparable."""
+    full = (1 + IN_PERIOD * period) * (1 + NEWEST_OF_SUBJECT * newest)
+    return [each._replace(score=_with_time(each) / full) for each in found]
+
+
+def is_of_period(found: Candidate) -> bool:
+    """True if `prefer_times` preferred a candidate for the period that the question names."""
+    return "period" in found.why or "held_in" in found.why
+
+
+def _with_time(found: Candidate) -> float:
+    newest = found.why.get("newest")
+    return (found.score + IN_PERIOD * is_of_period(found)) * (1 + (newest if isinstance(newest, float) else 0.0))
+
+
+def _held_in(period: Period, of_subject: Sequence[Memory]) -> Memory | None:
+    """Return the memory of a subject that held in a period in which no other was written."""
+    if period.since is None or any(period.contains(each.created) for each in of_subject):
+        return None
+    before = [each for each in of_subject if each.created is not None and each.created < period.since]
+    return max(before, key=lambda each: (each.created, each.key), default=None)
+
+
+def _shared_words(reader: IndexReader, query: ParsedQuery, found: Sequence[Candidate]) -> list[Collection[int]]:
+    """Return for each word of the question that the best candidate shares with few others the memories with it."""
+    words = [query.form_of(word) for word in query.informative if word.text not in TIME_WORDS]
+    if not words or not found:
+        return []
+    best = max(found, key=lambda each: each.score).key
+    return [keys for keys in reader.keys_with(words, MAX_OF_PAIR) if keys is not None and best in keys]
+
+
+def _with_two(shared: Sequence[Collection[int]]) -> Collection[int]:
+    """Return the memories that share two words with the best one: they are about its subject."""
+    counts = Counter(chain.from_iterable(shared))
+    subject = {key for key, count in counts.items() if count > 1}
+    return subject if len(subject) > 1 else ()
+
+
+def _with_rarest(shared: Sequence[Collection[int]]) -> Collection[int]:
+    """Return the memories with the rarest word that the best one shares with any; none if it is a common one."""
+    return min((keys for keys in shared if 1 < len(keys) <= MAX_OF_SUBJECT), key=len, default=())
