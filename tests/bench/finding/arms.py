@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from memoryd.core.index import FileRow
 from memoryd.core.query import Mode
 from memoryd.core.records import Document, Record
+from memoryd.core.secrets.detect import headline
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.core.words import STOP_WORDS
 from memoryd.index.sqlite import SqliteIndex
@@ -78,7 +79,7 @@ def _record(number: int, written: Written) -> Record:
         number + 1,
         written.name,
         "note",
-        "",
+        headline(written.text),  # as three of the layouts have it
         created,
         None,
         written.tags,
