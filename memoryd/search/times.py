@@ -13,7 +13,7 @@ from itertools import chain
 from memoryd.core.index import IndexReader, Memory
 from memoryd.search.periods import TIME_WORDS, Period
 from memoryd.search.query_terms import ParsedQuery
-from memoryd.search.ranking import Candidate, recency
+from memoryd.search.ranking import ALL, PHRASE, Candidate, recency
 
 IN_PERIOD = 0.3  # what is added to the score of a memory of the time that a question names, or that held then
 # The share of its score that a memory of today gains if the question asks for what holds now; more if it is about the
@@ -39,19 +39,21 @@ def prefer_times(
     versions = _with_two(shared)
     subject = versions or _with_rarest(shared)
     memories = reader.memories([*{*(each.key for each in found), *versions}])
-    held = _held_in(period, [memories[key] for key in versions if key in memories]) if period is not None else None
+    held = _held_in(period, [memories[key] for key in versions if key in memories], found)
+    best_version = max((each.score for each in found if each.key in versions), default=0.0)
     explained: list[Candidate] = []
     for each in found:
         created = memories[each.key].created if each.key in memories else None
-        why = dict(each.why)
+        why, score = dict(each.why), each.score
         if period is not None and period.contains(created):
             why["period"] = str(period)
         elif held is not None and each.key == held.key:
             why["held_in"] = str(period)
+            score = best_version  # the others match no better: they did not hold then
         if newest:
             worth = NEWEST_OF_SUBJECT if each.key in subject else NEWEST
             why["newest"] = round(worth * recency(created, now), 4)
-        explained.append(each._replace(why=why))
+        explained.append(each._replace(score=score, why=why))
     ranked = weigh_times(explained, period=period is not None, newest=newest)
     return sorted(ranked, key=lambda each: (-each.score, -each.key))
 
@@ -73,11 +75,14 @@ def _with_time(found: Candidate) -> float:
     return (found.score + IN_PERIOD * is_of_period(found)) * (1 + (newest if isinstance(newest, float) else 0.0))
 
 
-def _held_in(period: Period, of_subject: Sequence[Memory]) -> Memory | None:
-    """Return the memory of a subject that held in a period in which no other was written."""
-    if period.since is None or any(period.contains(each.created) for each in of_subject):
+def _held_in(period: Period | None, versions: Sequence[Memory], found: Sequence[Candidate]) -> Memory | None:
+    """Return the version of a subject that held in a period in which none was written. None if a memory has all words
+    of the question, also those that name the period."""
+    if period is None or period.since is None or any(period.contains(each.created) for each in versions):
         return None
-    before = [each for each in of_subject if each.created is not None and each.created < period.since]
+    if any(each.why.get("match") in (PHRASE.name, ALL.name) for each in found):
+        return None
+    before = [each for each in versions if each.created is not None and each.created < period.since]
     return max(before, key=lambda each: (each.created, each.key), default=None)
 
 
