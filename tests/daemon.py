@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 import memoryd
 from memoryd.control.client import Client
 from memoryd.errors import BusyError, MemorydError, NoDaemonError
+from tests.program import run_program
 
 T = TypeVar("T")
 
@@ -165,7 +166,7 @@ class Daemon:
 
     def run(self, *words: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
         """A command of the command line."""
-        return subprocess.run(self.command(*words), capture_output=True, text=True, timeout=timeout, env=self.env)
+        return run_program(*self.command(*words)[3:], env=self.env, timeout=timeout)
 
     def root(self, name: str | None = None) -> dict[str, Any]:
         """One root's row of `status`."""

@@ -38,6 +38,7 @@ from memoryd.errors import BusyError, ConfigError, InvalidMemoryError, MemorydEr
 from tests.daemon import until
 from tests.layouts import session_samples
 from tests.parameters import given
+from tests.program import run_program
 
 FINDING = {
     "root": "a",
@@ -255,11 +256,6 @@ def _plain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(memoryd.__file__).parents[1]))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def program(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "memoryd", *argv]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
 
 
 def words(method: Method) -> list[str]:
@@ -778,7 +774,7 @@ def test_a_fault_of_ours_is_70_without_a_trace(
 
 
 def test_no_daemon_is_69(tmp_path: Path) -> None:
-    done = program("--socket", str(tmp_path / "none.sock"), "status")
+    done = run_program("--socket", str(tmp_path / "none.sock"), "status")
     assert done.returncode == 69
     assert done.stderr.startswith("memoryd: no daemon answers at")
     assert "hint: start it with `memoryd run`" in done.stderr
@@ -786,7 +782,7 @@ def test_no_daemon_is_69(tmp_path: Path) -> None:
 
 
 def test_a_missing_configuration_file_is_78(tmp_path: Path) -> None:
-    assert program("--config", str(tmp_path / "none.toml"), "status").returncode == 78
+    assert run_program("--config", str(tmp_path / "none.toml"), "status").returncode == 78
 
 
 @pytest.mark.parametrize("words", [["status"], ["plan"], ["status", "--json"]])
@@ -797,11 +793,11 @@ def test_a_wrong_configuration_file_is_78_where_no_daemon_answers(tmp_path: Path
     options = ["--config", str(file)] if way == "--config" else []
     env = {**os.environ, **({} if options else {way: str(file)})}
     file.write_text("[daemon]\nx = 1\n")
-    done = program(*options, "--socket", socket_path, *words, env=env)
+    done = run_program(*options, "--socket", socket_path, *words, env=env)
     assert done.returncode == 78, done.stderr
     assert f"{file}:2: daemon.x: unknown key" in done.stderr
     file.write_text("")
-    assert program(*options, "--socket", socket_path, *words, env=env).returncode == 69
+    assert run_program(*options, "--socket", socket_path, *words, env=env).returncode == 69
 
 
 def test_a_daemon_that_answers_is_asked_whatever_became_of_its_configuration_file(tmp_path: Path, stub: Stub) -> None:
@@ -816,7 +812,7 @@ def test_an_agent_is_served_no_root_that_is_unknown(stub: Stub) -> None:
 
     def serve(socket_path: str, *roots: str) -> subprocess.CompletedProcess[str]:
         named = [word for root in roots for word in ("--root", root)]
-        return program("--socket", socket_path, "mcp", *named, stdin=subprocess.DEVNULL)
+        return run_program("--socket", socket_path, "mcp", *named)
 
     told = "memoryd: there is no root 'nix'\nhint: the roots are: agents\n"
     alone, beside, known = serve(stub.path, "nix"), serve(stub.path, "nix", "agents"), serve(stub.path, "agents")
@@ -828,7 +824,7 @@ def test_an_agent_is_served_no_root_that_is_unknown(stub: Stub) -> None:
 
 @pytest.mark.parametrize("place", ["/proc/x/state", "/dev/null/state"])
 def test_the_hint_on_a_state_directory_that_cannot_be_made_is_no_mode(tmp_path: Path, place: str) -> None:
-    done = program("--state-dir", place, "--socket", str(tmp_path / "s"), "run", str(tmp_path))
+    done = run_program("--state-dir", place, "--socket", str(tmp_path / "s"), "run", str(tmp_path))
     assert done.returncode == 77
     assert f"the state directory {place} cannot be used" in done.stderr
     assert done.stderr.endswith("hint: name another with --state-dir\n")
@@ -1061,7 +1057,7 @@ def test_colour_and_tables_on_a_terminal_only(stub: Stub) -> None:
     assert "degraded" in fancy
     for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b" not in on_a_terminal(argv, env)
-    plain = program(*argv).stdout
+    plain = run_program(*argv).stdout
     assert plain.splitlines()[0].split() == ["NAME", "STATE", "LAYOUT", "MODE", "PATH"]
     assert "\x1b" not in plain
 
@@ -1113,7 +1109,7 @@ def test_no_command_lets_a_control_character_through(
 
 
 def test_stop_waits_until_nothing_answers(stub: Stub) -> None:
-    done = program("--socket", stub.path, "stop")
+    done = run_program("--socket", stub.path, "stop")
     assert done.returncode == 0
     assert "has stopped" in done.stdout
     assert not os.path.exists(stub.path)
@@ -1143,29 +1139,29 @@ def test_a_reader_that_goes_away_is_no_drama(words: str, stub: Stub) -> None:
 
 
 def test_version() -> None:
-    assert program("version").stdout == f"memoryd {__version__}\n"
-    assert json.loads(program("version", "--json").stdout)["version"] == __version__
+    assert run_program("version").stdout == f"memoryd {__version__}\n"
+    assert json.loads(run_program("version", "--json").stdout)["version"] == __version__
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(shell: str) -> None:
-    done = program("completion", shell)
+    done = run_program("completion", shell)
     assert done.returncode == 0
     assert "_MEMORYD_COMPLETE" in done.stdout
 
 
 def test_the_shell_completes_names_of_roots(stub: Stub) -> None:
     env = {**os.environ, "_MEMORYD_COMPLETE": "bash_complete", "MEMORYD_SOCKET": stub.path}
-    done = program(env={**env, "COMP_WORDS": "memoryd status a", "COMP_CWORD": "2"})
+    done = run_program(env={**env, "COMP_WORDS": "memoryd status a", "COMP_CWORD": "2"})
     assert done.stdout == "plain,agents\n"
-    assert program("ping", env={**env, "COMP_WORDS": "memoryd status a", "COMP_CWORD": "2"}).stdout == done.stdout
+    assert run_program("ping", env={**env, "COMP_WORDS": "memoryd status a", "COMP_CWORD": "2"}).stdout == done.stdout
 
 
 def test_the_shell_completes_receipts_that_can_be_undone(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [{"receipt": name, "undone": undone} for name, undone in (("20-c", False), ("20-b", True), ("x", False))]
     monkeypatch.setitem(RESULTS, "history.list", {"entries": entries})
     env = {**os.environ, "_MEMORYD_COMPLETE": "bash_complete", "MEMORYD_SOCKET": stub.path}
-    assert program(env={**env, "COMP_WORDS": "memoryd undo 20", "COMP_CWORD": "2"}).stdout == "plain,20-c\n"
+    assert run_program(env={**env, "COMP_WORDS": "memoryd undo 20", "COMP_CWORD": "2"}).stdout == "plain,20-c\n"
 
 
 @pytest.mark.parametrize(
@@ -1179,18 +1175,18 @@ def test_the_shell_completes_receipts_that_can_be_undone(stub: Stub, monkeypatch
 )
 def test_the_shell_completes_second_words(shell: str, env: dict[str, str], expected: list[str], stub: Stub) -> None:
     completion_env = {**os.environ, "_MEMORYD_COMPLETE": f"{shell}_complete", "MEMORYD_SOCKET": stub.path, **env}
-    lines = program(env=completion_env).stdout.splitlines()
+    lines = run_program(env=completion_env).stdout.splitlines()
     every = lines[1::3] if shell == "zsh" else [line.partition(",")[2].partition("\t")[0] for line in lines]
     assert sorted(every) == sorted(expected)
 
 
 def test_init_writes_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
     target = tmp_path / "new.toml"
-    done = program("--config", str(target), "init", cwd=tmp_path)
+    done = run_program("--config", str(target), "init", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert f"wrote {target}" in done.stdout
     text = target.read_bytes()
-    again = program("--config", str(target), "init", cwd=tmp_path)
+    again = run_program("--config", str(target), "init", cwd=tmp_path)
     assert again.returncode == 1
     assert "already exists" in again.stderr
     assert target.read_bytes() == text
@@ -1205,7 +1201,8 @@ def test_init_reports_why_a_store_was_recognised_and_what_it_ignores(tmp_path: P
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text(content)
     target = tmp_path / "new.toml"
-    done = program("--config", str(target), "init", cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path / "home")})
+    env = {**os.environ, "HOME": str(tmp_path / "home")}
+    done = run_program("--config", str(target), "init", cwd=tmp_path, env=env)
     assert f"found {tmp_path}/memories (jsonl-store: learnings.jsonl:1 holds a memory)" in done.stdout
     assert f"not usable {tmp_path}/memory: looks like Claude Code auto memory (MEMORY.md and 1 note)" in done.stdout
     text = target.read_text()
@@ -1215,7 +1212,7 @@ def test_init_reports_why_a_store_was_recognised_and_what_it_ignores(tmp_path: P
 
 def test_init_shows_no_raw_control_character_of_a_path(tmp_path: Path) -> None:
     target = tmp_path / "\x1b[2Jmemoryd.toml"
-    done = program("--config", str(target), "init", env={**os.environ, "HOME": str(tmp_path)}, cwd=tmp_path)
+    done = run_program("--config", str(target), "init", env={**os.environ, "HOME": str(tmp_path)}, cwd=tmp_path)
     assert done.returncode == 0
     assert "\x1b" not in done.stdout + done.stderr
     assert target.exists()
@@ -1224,7 +1221,7 @@ def test_init_shows_no_raw_control_character_of_a_path(tmp_path: Path) -> None:
 def test_check_offline_refuses_anything_but_a_directory(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"x")
-    assert program("check", "--offline", str(tmp_path / "none")).returncode == 2
+    assert run_program("check", "--offline", str(tmp_path / "none")).returncode == 2
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -1235,7 +1232,7 @@ def test_duplicates_are_merged_offline_or_only_shown(dry_run: bool, tmp_path: Pa
     file.write_bytes(session_samples.text(session_samples.session(*[session_samples.memory()] * 2)))
     before = file.read_bytes()
     options = ["--dry-run"] if dry_run else []
-    done = program(
+    done = run_program(
         "--state-dir", str(tmp_path / "state"), "dedupe", "--offline", str(tmp_path / "store"), "--json", *options
     )
     assert done.returncode == 0, done.stderr
@@ -1382,8 +1379,8 @@ def test_a_backup_of_several_files_names_none(capsys: pytest.CaptureFixture[str]
 def test_config_show_tells_what_was_changed(tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text('[search]\nrerank = "minilm"\n')
-    done = program("--config", str(config), "config", "show")
+    done = run_program("--config", str(config), "config", "show")
     assert re.search(r"search\.rerank +minilm +search:2", done.stdout), done.stdout
     assert "daemon." not in done.stdout
-    assert "daemon.settle_ms" in program("--config", str(config), "config", "show", "--all").stdout
-    assert "all" not in json.loads(program("--config", str(config), "config", "show", "--json", "--all").stdout)
+    assert "daemon.settle_ms" in run_program("--config", str(config), "config", "show", "--all").stdout
+    assert "all" not in json.loads(run_program("--config", str(config), "config", "show", "--json", "--all").stdout)

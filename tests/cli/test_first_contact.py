@@ -22,26 +22,17 @@ from memoryd.engine.preview import preview
 from tests.daemon import Daemon
 from tests.layouts.json_samples import file
 from tests.layouts.json_samples import name as file_name
+from tests.program import run_program
 
 LINE = '{"id": "%s", "content": "b", "type": "learning", "created_at": "2020-01-01T00:00:00Z"}\n'
 
 
-def program(*args: str, home: Path, stdin: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
+def program(*args: str, home: Path, stdin: str = os.devnull) -> subprocess.CompletedProcess[str]:
     """Run memoryd with its own home and temporary directory."""
     temporary = home / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEMORYD_", "XDG_"))}
-    command = [sys.executable, "-B", "-m", "memoryd", *args]
-    return subprocess.run(
-        command,
-        env={**kept, "HOME": str(home), "TMPDIR": str(temporary)},
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        stdin=stdin,
-    )
+    return run_program(*args, env={**kept, "HOME": str(home), "TMPDIR": str(temporary)}, cwd=home, stdin=stdin)
 
 
 def state_of(directory: Path) -> dict[str, tuple[object, ...]]:
@@ -335,7 +326,7 @@ def test_init_asks_on_a_terminal_before_it_writes(tmp_path: Path, typed: bytes, 
     terminal, side = pty.openpty()
     try:
         os.write(terminal, typed)
-        done = program("--config", str(target), "init", home=tmp_path, stdin=side)
+        done = program("--config", str(target), "init", home=tmp_path, stdin=os.ttyname(side))
     finally:
         os.close(terminal)
         os.close(side)
