@@ -58,6 +58,14 @@ def leases(tmp_path: Path) -> None:
             pytest.skip("there are no leases here")
 
 
+@pytest.fixture(scope="module")
+def no_garbage_collection() -> Iterator[None]:
+    """For tests that make a million objects without a circle, as syntax trees are: each search would visit them all."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 @pytest.fixture
 def local_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Sets the time zone of this process, as the environment variable TZ names it."""

@@ -86,6 +86,14 @@ LONG_MODULES: dict[str, tuple[int, str]] = {}
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def trees(no_garbage_collection: None) -> Iterator[None]:
+    """Drop what the tests of this module have read once they are done."""
+    yield
+    for read in (sources, nodes_of, all_imports, comments):
+        read.cache_clear()
+
+
 @cache
 def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
     """All nodes of a syntax tree: a dozen rules read those of each module."""

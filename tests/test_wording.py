@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.usefixtures("no_garbage_collection")
 
 TOP = Path(__file__).parents[1]
 PROGRAM = TOP / "memoryd"
@@ -81,28 +83,28 @@ def is_command(node: ast.AST) -> bool:
     return any(ast.unparse(each).startswith("click.") for each in decorators)
 
 
-def hidden_strings(tree: ast.Module) -> set[ast.AST]:
+def hidden_strings(nodes: Sequence[ast.AST]) -> set[ast.AST]:
     """The string literals that no user reads: docstrings, also those of variables."""
-    commands = {id(node.body[0]) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and is_command(node)}
+    commands = {id(node.body[0]) for node in nodes if isinstance(node, ast.FunctionDef) and is_command(node)}
     return {
         node.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and id(node) not in commands
     }
 
 
 def visible_strings(source: str) -> Iterator[tuple[int, str]]:
     """(line, text) of every string literal but docstrings; an f-string is one text with `{}` for its values."""
-    tree = ast.parse(source)
-    hidden = hidden_strings(tree)
-    parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    nodes = tuple(ast.walk(ast.parse(source)))
+    parts = {part for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    elsewhere = parts | hidden_strings(nodes)
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             yield (
                 node.lineno,
                 "".join(str(each.value) if isinstance(each, ast.Constant) else "{}" for each in node.values),
             )
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not {node} & (hidden | parts):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in elsewhere:
             yield node.lineno, node.value
 
 
