@@ -38,7 +38,7 @@ from memoryd.core.spans import Edit, Span, cut_name, sha256, splice
 from memoryd.layouts.json_document import get_text
 from memoryd.layouts.protocol import LoadedFile, UpkeepView, disabled_plan
 from memoryd.layouts.session_files.names import session_path
-from memoryd.layouts.session_files.parser import split_session
+from memoryd.layouts.session_files.parser import Session, read_session
 from memoryd.layouts.session_files.schema import confidence
 
 MAX_SESSIONS = 200
@@ -192,14 +192,11 @@ def _text_and_removal(session: DueSession) -> tuple[bytes, Action]:
     ids = tuple(record.id for record in session.records)
     if session.whole:
         return data, Action(Kind.REMOVE, session.path, session.why, ids, base=sha256(data))
-    document = find_document(data)
-    parts = split_session(data, document.value) if document.value else None
+    parts = read_session(data)
     assert parts is not None, "a session with records can be split"
     chosen = {record.span for record in session.records}
-    positions = {position for position, span in enumerate(parts.elements) if span in chosen}
-    others = set(range(len(parts.elements))) - positions
-    text = splice(data, remove_elements(parts.array, parts.elements, others))
-    edits = tuple(remove_elements(parts.array, parts.elements, positions))
+    text = splice(data, _removal_edits(parts, set(parts.elements) - chosen))
+    edits = _removal_edits(parts, chosen)
     return text, Action(Kind.REWRITE, session.path, session.why, ids, edits, base=sha256(data))
 
 
@@ -220,11 +217,12 @@ def _target(view: UpkeepView, session: DueSession, text: bytes, used: Collection
 
 def removal_edits(data: bytes, spans: Collection[Span]) -> tuple[Edit, ...]:
     """Return the edits that remove memories from a session."""
-    document = find_document(data)
-    session = split_session(data, document.value) if document.value else None
-    if session is None:
-        return ()
-    positions = {position for position, span in enumerate(session.elements) if span in set(spans)}
+    session = read_session(data)
+    return () if session is None else _removal_edits(session, spans)
+
+
+def _removal_edits(session: Session, spans: Collection[Span]) -> tuple[Edit, ...]:
+    positions = {position for position, span in enumerate(session.elements) if span in spans}
     return tuple(remove_elements(session.array, session.elements, positions))
 
 

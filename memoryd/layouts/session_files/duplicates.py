@@ -18,14 +18,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
-from memoryd.core.json_spans import find_document, remove_elements
+from memoryd.core.json_spans import remove_elements
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import FileChange, FileStats, Record, Role
 from memoryd.core.similarity import Overlap, Tokens, overlap, same, tokens
 from memoryd.core.spans import Edit, sha256
 from memoryd.layouts.json_document import get_text
 from memoryd.layouts.protocol import IndexResult, IndexView, LoadedFile, UpkeepView, count_memories
-from memoryd.layouts.session_files.parser import Session, duplicate_key, split_session
+from memoryd.layouts.session_files.parser import Session, duplicate_key, read_session
 from memoryd.layouts.session_files.schema import confidence
 
 THRESHOLD = Fraction(17, 20)  # exclusive
@@ -72,8 +72,7 @@ def _action(path: str, loaded: LoadedFile, view: UpkeepView, threshold: Fraction
     facts = loaded.document.facts
     if not facts.get("twins") or facts.get("damaged"):
         return None
-    document = find_document(loaded.data)
-    session = split_session(loaded.data, document.value) if document.value else None
+    session = read_session(loaded.data)
     if session is None:
         return None
     merges = [merge for group in _groups(session, loaded) for merge in find_merges(group, threshold)]

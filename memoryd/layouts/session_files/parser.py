@@ -39,7 +39,15 @@ class _Header(NamedTuple):
     updated: float | None
 
 
-def split_session(data: bytes, value: Span) -> Session | None:
+def read_session(data: bytes, *, whole: bool = False) -> Session | None:
+    """Return the session in the content of a file, or None where there is none. `whole`: nothing else may follow it."""
+    document = find_document(data)
+    if document.value is None or (whole and document.rest is not None):
+        return None
+    return _split_session(data, document.value)
+
+
+def _split_session(data: bytes, value: Span) -> Session | None:
     """Return the parts of a session, or None where the value is not an object with a list of memories."""
     try:
         native = decode(value.of(data))
@@ -65,7 +73,7 @@ def parse(path: str, data: bytes, *, now: float, mtime: float, archived: bool) -
     code = "corrupt-file" if archived else "broken-session"
     if document.value is None:
         return unreadable(path, document, code, now=now, mtime=mtime)
-    session = split_session(data, document.value)
+    session = _split_session(data, document.value)
     if document.rest is not None and (session is None or abs(now - mtime) < FRESH_S):
         why = "other bytes follow the document"
         return unreadable(path, document._replace(problem=why), code, now=now, mtime=mtime)

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeVar
 
 from memoryd.core.dates import iso
-from memoryd.core.json_spans import append_elements, decode, find_document, leading_space, set_member, update_members
+from memoryd.core.json_spans import append_elements, decode, leading_space, set_member, update_members
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import NativeMemory, Record
 from memoryd.core.similarity import tokens
@@ -32,7 +32,7 @@ from memoryd.layouts.protocol import Fix, LoadedFile, Located, NewMemory, WriteP
 from memoryd.layouts.session_files.archive import removal_edits
 from memoryd.layouts.session_files.duplicates import THRESHOLD, Candidate, most_similar
 from memoryd.layouts.session_files.names import is_archived, normalised_id, parse_moment, session_id_of
-from memoryd.layouts.session_files.parser import Session, duplicate_key, memory_ids, split_session
+from memoryd.layouts.session_files.parser import Session, duplicate_key, memory_ids, read_session
 from memoryd.layouts.session_files.schema import (
     confidence,
     live_path,
@@ -90,10 +90,7 @@ def _merge_into(view: WriteView, path: str, data: bytes, native: NativeMemory) -
 
 def _require_session(path: str, loaded: LoadedFile) -> Session:
     """Return the parts of a session. Raises BusyError while it is being written, ConflictError where it is damaged."""
-    document = find_document(loaded.data)
-    session = (
-        split_session(loaded.data, document.value) if document.value is not None and document.rest is None else None
-    )
+    session = read_session(loaded.data, whole=True)
     if session is None:
         raise _write_error(path, pending=loaded.document.pending)
     return session
@@ -111,9 +108,7 @@ def _write_error(path: str, *, pending: bool) -> BusyError | ConflictError:
 
 def _id_at(path: str, data: bytes, number: int) -> str:
     """Return the id of the element with this number, as a later parse computes it."""
-    document = find_document(data)
-    session = split_session(data, document.value) if document.value is not None else None
-    assert session is not None, "a session just written is readable"
+    session = _written_session(data)
     return memory_ids(path, data, session)[session.elements[number]]
 
 
@@ -163,7 +158,7 @@ def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     loaded = view.load(path)
     if loaded is None:
         empty = new_session(session_id_of(path), None, view.now)
-        data = splice(empty, [_append(empty, _split(empty), text)])
+        data = splice(empty, [_append(empty, _written_session(empty), text)])
         identity = _id_at(path, data, 0)
         return WritePlan(Plan((Action(Kind.CREATE, path, "restore a memory", (identity,), data=data),)), identity, path)
     identity, edit = _append_once(path, loaded, text)
@@ -171,8 +166,8 @@ def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
     return WritePlan(Plan((action,) if edit else ()), identity, path)
 
 
-def _split(data: bytes) -> Session:
-    session = split_session(data, find_document(data).value or Span(0, 0))
+def _written_session(data: bytes) -> Session:
+    session = read_session(data)
     assert session is not None, "a session just written is readable"
     return session
 
@@ -259,8 +254,7 @@ def new_session(session: str, memory: NativeMemory | None, now: float) -> bytes:
 def merge_memory(data: bytes, memory: NativeMemory, now: float, *, counts: bool = True) -> MergeResult | None:
     """Return the edits that store `memory` in a session, or None where the text is not an editable session. `counts` is
     True for the first memory of an extraction."""
-    document = find_document(data)
-    session = split_session(data, document.value) if document.value is not None and document.rest is None else None
+    session = read_session(data, whole=True)
     if session is None:
         return None
     match = _match(session, memory)
