@@ -25,7 +25,7 @@ from memoryd.core.spans import sha256, splice
 from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import Layout, LoadedFile, LockRule, UpkeepView
 from memoryd.layouts.session_files import SESSION_FILES
-from memoryd.layouts.session_files.archive import aggregate_path
+from memoryd.layouts.session_files.names import aggregate_path
 from memoryd.layouts.session_files.names import path_for_id as belongs
 from memoryd.layouts.session_files.writer import merge_memory, new_session
 from memoryd.operations.check import all_findings

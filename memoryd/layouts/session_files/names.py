@@ -56,6 +56,11 @@ def is_archived(path: str) -> bool:
     return _ARCHIVED.fullmatch(path) is not None
 
 
+def aggregate_path(month: str) -> str:
+    """Return the path of the aggregate of a month, `YYYY-MM`."""
+    return f"archive/aggregate/{month}.json"
+
+
 def is_aggregate(path: str) -> bool:
     """Return True for the path of a month's aggregate."""
     return _AGGREGATE.fullmatch(path) is not None
