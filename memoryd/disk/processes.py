@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, RUSAGE_SELF, getrlimit, getrusage, setrlimit
 
@@ -17,7 +17,7 @@ import psutil
 from msgspec import Struct
 
 from memoryd.core.lock_staleness import Alive, Answer
-from memoryd.disk.syscalls import libc
+from memoryd.disk.syscalls import libc, sole_opener_by_lease
 from memoryd.disk.temps import is_our_temp, target_of
 
 HAS_PROC = sys.platform == "linux"
@@ -82,19 +82,29 @@ def _numbers() -> Iterator[int]:
             yield int(entry)
 
 
-def open_elsewhere(dev: int, inode: int, *, own_fds: Collection[int], name: str | None = None) -> tuple[Answer, int]:
-    """Return whether any descriptor except our `own_fds` refers to that file, and the number of unreadable processes.
+def is_sole_opener(fd: int, name: str) -> bool:
+    """True if no other process has this inode open, or if the system has no way to find out.
 
-    `name` (the file's base name) keeps the search from calling stat on descriptors of other files: one on a dead
-    network mount would hang.
+    On Linux a write lease is granted only to the sole opener; without leases, /proc is searched for descriptors whose
+    path contains `name`. Descriptors of this process other than `fd` count as others.
+    """
+    alone = sole_opener_by_lease(fd)
+    return open_elsewhere(fd, lambda path: name in path)[0] != "yes" if alone is None else alone
+
+
+def open_elsewhere(fd: int, is_named: Callable[[str], bool] = lambda _: True) -> tuple[Answer, int]:
+    """Return whether any descriptor except `fd` refers to its file, and the number of unreadable processes.
+
+    `is_named` tells by a path whether it may be that file, so that no stat is called on descriptors of other files: one
+    on a dead network mount would hang.
     """
     if not HAS_PROC:
         return "unknown", 0
-    skipped = 0
+    found, skipped = os.fstat(fd), 0
+    ours = f"/proc/{os.getpid()}/fd/{fd}"
     for number in _numbers():
-        excluded = own_fds if number == os.getpid() else ()
         try:
-            if any(_refers(link, dev, inode) for link in _links(number, name, excluded)):
+            if any(link != ours and is_named(_target(link)) and _refers(link, found) for link in _links(number)):
                 return "yes", skipped
         except PermissionError:
             skipped += 1
@@ -103,12 +113,9 @@ def open_elsewhere(dev: int, inode: int, *, own_fds: Collection[int], name: str 
     return "no", skipped
 
 
-def _links(number: int, name: str | None, excluded: Collection[int]) -> Iterator[str]:
-    """Yield the `/proc/PID/fd` entries of one process whose file has that base name."""
-    for entry in os.listdir(f"/proc/{number}/fd"):
-        link = f"/proc/{number}/fd/{entry}"
-        if int(entry) not in excluded and (name is None or _target(link).rpartition("/")[2] == name):
-            yield link
+def _links(number: int) -> Iterator[str]:
+    """Yield the `/proc/PID/fd` entries of one process."""
+    return (f"/proc/{number}/fd/{entry}" for entry in os.listdir(f"/proc/{number}/fd"))
 
 
 def _target(link: str) -> str:
@@ -119,12 +126,11 @@ def _target(link: str) -> str:
         return ""
 
 
-def _refers(link: str, dev: int, inode: int) -> bool:
+def _refers(link: str, found: os.stat_result) -> bool:
     try:
-        status = os.stat(link)
+        return os.path.samestat(os.stat(link), found)
     except OSError:
         return False  # closed meanwhile, or not a file
-    return (status.st_dev, status.st_ino) == (dev, inode)
 
 
 class Flock(Struct, frozen=True):
@@ -165,8 +171,7 @@ def deleted_lock_holder(path: str) -> int | None:
     """
     for number in {row.pid for row in flocks()} - {os.getpid(), 0, -1}:
         try:
-            links = (os.readlink(f"/proc/{number}/fd/{entry}") for entry in os.listdir(f"/proc/{number}/fd"))
-            if any(_is_deleted(link, path) for link in links):
+            if any(_is_deleted(os.readlink(link), path) for link in _links(number)):
                 return number
         except OSError:
             continue  # it exited, closed the file, or belongs to another user

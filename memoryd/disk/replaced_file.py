@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 
-from memoryd.disk.syscalls import hash_start, is_proven_sole_opener, is_sole_opener, pread_all
+from memoryd.disk.processes import is_sole_opener
+from memoryd.disk.syscalls import hash_start, is_proven_sole_opener, pread_all
 from memoryd.disk.temps import SAME_START, unlink_if
 
 

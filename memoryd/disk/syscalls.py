@@ -17,7 +17,6 @@ import signal
 import stat
 import struct
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -296,25 +295,15 @@ def watch_names(directory: int) -> int:
     return fd
 
 
-def is_sole_opener(fd: int, name: str) -> bool:
-    """True if no other process has this inode open, or if the system has no way to find out.
-
-    On Linux a write lease is granted only to the sole opener; without leases, /proc is searched for descriptors whose
-    path contains `name`. Descriptors of this process other than `fd` count as others.
-    """
-    alone = _sole_opener_by_lease(fd)
-    if alone is not None:
-        return alone
-    return not os.path.isdir("/proc/self/fd") or _sole_opener_by_proc(fd, name)
-
-
 def is_proven_sole_opener(fd: int) -> bool:
     """True if the kernel proves, by granting a lease, that no other process has the inode open. False if others have,
     or if there are no leases."""
-    return _sole_opener_by_lease(fd) is True
+    return sole_opener_by_lease(fd) is True
 
 
-def _sole_opener_by_lease(fd: int) -> bool | None:
+def sole_opener_by_lease(fd: int) -> bool | None:
+    """Return whether a write lease is granted, which proves that no other process has the inode open; None if there are
+    no leases."""
     try:
         return take_lease(fd)
     finally:
@@ -341,27 +330,6 @@ def end_lease(fd: int) -> None:
     if sys.platform == "linux":
         with suppress(OSError):
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-
-
-def _sole_opener_by_proc(fd: int, name: str) -> bool:
-    found = os.fstat(fd)
-    ours = f"/proc/{os.getpid()}/fd/{fd}"
-    for link in _descriptors():
-        # Processes and descriptors come and go, and other users' are closed to us; both are skipped.
-        with suppress(OSError):
-            # Only descriptors with that name are statted: a stat may hang on a dead network mount.
-            if link != ours and name in os.readlink(link):
-                other = os.stat(link)
-                if (other.st_dev, other.st_ino) == (found.st_dev, found.st_ino):
-                    return False
-    return True
-
-
-def _descriptors() -> Iterator[str]:
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
-        with suppress(OSError):  # see above
-            for number in os.listdir(f"/proc/{pid}/fd"):
-                yield f"/proc/{pid}/fd/{number}"
 
 
 def inherit_owner(fd: int, directory: int) -> None:

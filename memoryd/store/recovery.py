@@ -18,8 +18,9 @@ from memoryd.disk import atomic, temps
 from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal import Entry, Step
 from memoryd.disk.locks.inspect import LockRules, clear
+from memoryd.disk.processes import is_sole_opener
 from memoryd.disk.replaced_file import ReplacedFile
-from memoryd.disk.syscalls import is_sole_opener, open_regular
+from memoryd.disk.syscalls import open_regular
 from memoryd.store.late_writes import LateWrite
 from memoryd.store.store import Store
 from memoryd.store.undo_content import decode_edits, has_undo_content, load_undo_content

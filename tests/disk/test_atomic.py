@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.spans import joined
-from memoryd.disk import atomic, syscalls, temps
+from memoryd.disk import atomic, processes, syscalls, temps
 from memoryd.disk.atomic import ANY, StoreChangedError
 from memoryd.disk.replaced_file import ReplacedFile
 from memoryd.disk.syscalls import ChangingError, NotBeneathError, NotRegularError
@@ -556,7 +556,7 @@ class TestLateAppends:
             with pytest.raises(BlockingIOError):
                 os.open(root / "f", os.O_RDONLY | os.O_NONBLOCK)
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-            assert syscalls.is_sole_opener(fd, "f")
+            assert processes.is_sole_opener(fd, "f")
             assert fcntl.fcntl(fd, fcntl.F_GETLEASE) == fcntl.F_UNLCK
         finally:
             os.close(fd)

@@ -85,15 +85,16 @@ def test_who_is_inside_with_a_removed_lock_file(tmp_path: Path, aside: bool) -> 
 def test_who_has_a_file_open(tmp_path: Path) -> None:
     path = tmp_path / "a name\nwith a break"
     path.touch()
-    found = path.stat()
-    assert processes.open_elsewhere(found.st_dev, found.st_ino, own_fds=())[0] == "no"
-    with open(path) as file:
-        assert processes.open_elsewhere(found.st_dev, found.st_ino, own_fds=())[0] == "yes"
-        own = (file.fileno(),)
-        assert processes.open_elsewhere(found.st_dev, found.st_ino, own_fds=own, name=path.name)[0] == "no"
-        assert processes.open_elsewhere(found.st_dev, found.st_ino, own_fds=(), name="other")[0] == "no"
-        path.unlink()
-        assert processes.open_elsewhere(found.st_dev, found.st_ino, own_fds=(), name=path.name)[0] == "yes"
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        assert processes.open_elsewhere(fd)[0] == "no"
+        with open(path):
+            assert processes.open_elsewhere(fd)[0] == "yes"
+            assert processes.open_elsewhere(fd, lambda other: other == "other")[0] == "no"
+            path.unlink()
+            assert processes.open_elsewhere(fd, lambda other: other == str(path))[0] == "yes"
+    finally:
+        os.close(fd)
 
 
 @linux_only
@@ -106,15 +107,18 @@ def test_unreadable_processes_are_counted(tmp_path: Path, monkeypatch: pytest.Mo
         return really(path)
 
     monkeypatch.setattr("memoryd.disk.processes.os.listdir", listing)
-    found = tmp_path.stat()
-    answer, skipped = processes.open_elsewhere(found.st_dev, 1, own_fds=())
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        answer, skipped = processes.open_elsewhere(fd)
+    finally:
+        os.close(fd)
     assert answer == "no"
     assert skipped >= 1
 
 
 def test_without_proc_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "HAS_PROC", False)
-    assert processes.open_elsewhere(1, 1, own_fds=()) == ("unknown", 0)
+    assert processes.open_elsewhere(0) == ("unknown", 0)
     assert processes.namesake(os.getpid()) is None
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from memoryd.core.dates import iso
 from memoryd.core.lock_owner import MAX_RECORD
-from memoryd.core.lock_staleness import LockOwner, parse_owner
+from memoryd.core.lock_staleness import Answer, LockOwner, parse_owner
 from memoryd.disk import processes, syscalls
 from memoryd.disk.syscalls import UNSUPPORTED
 from memoryd.disk.temps import temp_name
@@ -176,7 +176,8 @@ def retire(dir_fd: int, name: str, fd: int, *, may_empty: bool = True, contested
     """
     leased = syscalls.take_lease(fd)
     try:
-        if (_is_sole_opener(name, fd) if leased is None else leased) and is_current(dir_fd, name, fd):
+        is_unused = open_elsewhere(name, fd)[0] == "no" if leased is None else leased
+        if is_unused and is_current(dir_fd, name, fd):
             if not contested:
                 os.unlink(name, dir_fd=dir_fd)
                 return "removed"
@@ -206,10 +207,10 @@ def _remove_this(dir_fd: int, name: str, fd: int) -> bool:
     return False
 
 
-def _is_sole_opener(name: str, fd: int) -> bool:
-    status = os.fstat(fd)
-    answer, _ = processes.open_elsewhere(status.st_dev, status.st_ino, own_fds=(fd,), name=os.path.basename(name))
-    return answer == "no"
+def open_elsewhere(name: str, fd: int) -> tuple[Answer, int]:
+    """Return whether another process has this lock file open, as `processes.open_elsewhere` does."""
+    base = os.path.basename(name)
+    return processes.open_elsewhere(fd, lambda path: os.path.basename(path) == base)
 
 
 log = get_logger(__name__)

@@ -147,9 +147,7 @@ def _report(name: str, fd: int, flock_free: bool, rules: LockRules) -> LockRepor
     evidence = replace(_evidence(owner, rules.now - locked_at, flock_free, rules), left_by_us=left_by_us)
     verdict = _judge(owner, evidence, locked_at, rules)
     if rules.kind == "soft" and verdict.state is State.STALE and not left_by_us:  # the expensive check comes last
-        answer, skipped = processes.open_elsewhere(
-            found.st_dev, found.st_ino, own_fds=(fd,), name=os.path.basename(name)
-        )
+        answer, skipped = lockfile.open_elsewhere(name, fd)
         evidence = replace(
             evidence, open_elsewhere=answer, skipped=skipped, namesake=processes.namesake(owner.pid or 0)
         )

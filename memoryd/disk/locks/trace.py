@@ -18,7 +18,7 @@ import struct
 import time
 from collections.abc import Callable, Collection
 
-from memoryd.disk import syscalls
+from memoryd.disk import processes, syscalls
 from memoryd.log import get_logger
 
 log = get_logger(__name__)
@@ -120,7 +120,7 @@ class Trace:
     def close_removed(self) -> None:
         """Close the removed file once no other process has it open: no process can open it again. An open one would
         prevent remounting the disk read-only. Called with each check and from time to time."""
-        if self._last is not None and syscalls.is_sole_opener(self._last, ".lock"):
+        if self._last is not None and processes.is_sole_opener(self._last, ".lock"):
             os.close(self._last)
             self._last = None
 
