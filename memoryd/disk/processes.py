@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, RUSAGE_SELF, getrlimit, getrusage, setrlimit
+from typing import NamedTuple
 
 import psutil
 from msgspec import Struct
@@ -239,19 +240,29 @@ def is_contained() -> bool:
         return False  # no namespaces, or no `/proc`
 
 
-def resources() -> dict[str, int | float]:
-    """Return the current use of this process: `rss_bytes`, `open_fds`, `threads`, `cpu_s` (user and system), `wakeups`
-    (voluntary context switches of all threads since the start; psutil counts those of the main thread)."""
+class Usage(NamedTuple):
+    """The resources that this process uses. `cpu_s`: user and system; `wakeups`: voluntary context switches of all
+    threads since the start (psutil counts those of the main thread)."""
+
+    rss_bytes: int
+    open_fds: int
+    threads: int
+    cpu_s: float
+    wakeups: int
+
+
+def resources() -> Usage:
+    """Return the current use of this process."""
     process = psutil.Process()
     with process.oneshot():
         times = process.cpu_times()
-        return {
-            "rss_bytes": int(process.memory_info().rss),
-            "open_fds": int(process.num_fds()),
-            "threads": int(process.num_threads()),
-            "cpu_s": float(times.user + times.system),
-            "wakeups": getrusage(RUSAGE_SELF).ru_nvcsw,
-        }
+        return Usage(
+            rss_bytes=int(process.memory_info().rss),
+            open_fds=int(process.num_fds()),
+            threads=int(process.num_threads()),
+            cpu_s=float(times.user + times.system),
+            wakeups=getrusage(RUSAGE_SELF).ru_nvcsw,
+        )
 
 
 def trim_heap() -> bool:

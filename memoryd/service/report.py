@@ -46,15 +46,9 @@ def status(daemon: Daemon, workers: list[Worker], broken: Iterable[Broken] = ())
         uptime_s=daemon.uptime_s,
         roots=rows,
         jobs=list(map(job_row, jobs)),
-        resources=_resources(),
+        resources=Resources(**resources()._asdict()),
         notice=daemon.notice,
     )
-
-
-def _resources() -> Resources:
-    usage = resources()
-    rss, fds, threads, wakeups = (int(usage[name]) for name in ("rss_bytes", "open_fds", "threads", "wakeups"))
-    return Resources(rss_bytes=rss, open_fds=fds, threads=threads, cpu_s=usage["cpu_s"], wakeups=wakeups)
 
 
 def job_row(job: ScheduledJob) -> JobRow:
@@ -155,10 +149,10 @@ def families(daemon: Daemon, workers: Iterable[Worker]) -> list[Family]:
 
     return [
         plain("uptime_seconds", "Seconds since the daemon started.", daemon.uptime_s),
-        plain("resident_bytes", "Resident memory.", usage["rss_bytes"]),
-        plain("open_fds", "Open file descriptors.", usage["open_fds"]),
-        plain("threads", "Threads.", usage["threads"]),
-        plain("cpu_seconds", "Processor time used.", usage["cpu_s"]),
+        plain("resident_bytes", "Resident memory.", usage.rss_bytes),
+        plain("open_fds", "Open file descriptors.", usage.open_fds),
+        plain("threads", "Threads.", usage.threads),
+        plain("cpu_seconds", "Processor time used.", usage.cpu_s),
         plain("watch_generation", "How often the watches were rebuilt.", daemon.roots.watcher.generation),
         each("root_ok", "1 while the root is in state ok.", lambda w: w.status.state == "ok"),
         each("memories", "Live memories.", lambda w: w.status.memories),

@@ -445,7 +445,7 @@ def test_without_leases_and_proc_the_file_is_emptied_and_stays(
 
 def test_no_descriptor_stays_open(folder: int, tmp_path: Path, spawn: Spawn) -> None:
     def count() -> int:
-        return int(processes.resources()["open_fds"])
+        return processes.resources().open_fds
 
     holder = spawn(HOLDER, ready=True)
     before = count()

@@ -200,9 +200,8 @@ def test_the_lock_table_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_our_own_use_of_resources() -> None:
     found = processes.resources()
-    assert set(found) == {"rss_bytes", "open_fds", "threads", "cpu_s", "wakeups"}
-    assert all(value >= 0 for value in found.values())
-    assert found["rss_bytes"] > 1_000_000
+    assert all(value >= 0 for value in found)
+    assert found.rss_bytes > 1_000_000
 
 
 def test_wake_ups_of_every_thread_count() -> None:
@@ -210,11 +209,11 @@ def test_wake_ups_of_every_thread_count() -> None:
         for _ in range(100):  # on a loaded machine some end before they have begun
             threading.Event().wait(0.002)
 
-    before = processes.resources()["wakeups"]
+    before = processes.resources().wakeups
     thread = threading.Thread(target=wait_often)
     thread.start()
     thread.join()
-    assert processes.resources()["wakeups"] - before >= 50
+    assert processes.resources().wakeups - before >= 50
 
 
 def test_the_heap_is_trimmed_where_that_can_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
