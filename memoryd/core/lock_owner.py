@@ -31,7 +31,7 @@ class LockOwner(Struct, frozen=True):
     `stamp`: epoch seconds; None if absent or without a zone.
     `start`: filelock's token for the start time of the process, as text.
     `form`: "empty", "unreadable", "json", "pid", "pid time", "pid host" or "pid host token".
-    `ours`: the lock says that memoryd created it.
+    `by_memoryd`: the lock says that memoryd created it.
     """
 
     pid: int | None = None

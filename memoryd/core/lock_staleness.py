@@ -16,22 +16,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from memoryd.core.lock_owner import LockOwner, encode_owner, parse_owner
-
-__all__ = [
-    "Alive",
-    "Answer",
-    "Evidence",
-    "Kind",
-    "LockOwner",
-    "State",
-    "Verdict",
-    "encode_owner",
-    "is_reused",
-    "judge",
-    "lock_time",
-    "parse_owner",
-]
+from memoryd.core.lock_owner import LockOwner
 
 Kind = Literal[".lock", "soft"]  # a flock on a file, or a file whose existence is the lock
 Alive = Literal["alive", "dead", "unknown"]

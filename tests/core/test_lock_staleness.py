@@ -9,18 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.lock_owner import MAX_PID, MAX_RECORD
-from memoryd.core.lock_staleness import (
-    Evidence,
-    Kind,
-    LockOwner,
-    State,
-    encode_owner,
-    is_reused,
-    judge,
-    lock_time,
-    parse_owner,
-)
+from memoryd.core.lock_owner import MAX_PID, MAX_RECORD, LockOwner, encode_owner, parse_owner
+from memoryd.core.lock_staleness import Evidence, Kind, State, is_reused, judge, lock_time
 
 NOW = 1_760_000_000.0
 ISO = "2025-10-09T08:53:20Z"

@@ -22,7 +22,8 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from memoryd.core.lock_staleness import Kind, State, encode_owner, parse_owner
+from memoryd.core.lock_owner import encode_owner, parse_owner
+from memoryd.core.lock_staleness import Kind, State
 from memoryd.disk import processes, syscalls
 from memoryd.disk.locks import file as lockfile
 from memoryd.disk.locks import hold as locking

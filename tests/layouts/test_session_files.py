@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.defaults import Policy
-from memoryd.core.lock_staleness import Evidence, State, judge, parse_owner
+from memoryd.core.lock_owner import parse_owner
+from memoryd.core.lock_staleness import Evidence, State, judge
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.records import Document, FileStats, Record, Role
 from memoryd.core.spans import sha256, splice

@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from typing import Literal
 
 from memoryd.core.dates import iso
-from memoryd.core.lock_owner import MAX_RECORD
-from memoryd.core.lock_staleness import Answer, LockOwner, parse_owner
+from memoryd.core.lock_owner import MAX_RECORD, LockOwner, parse_owner
+from memoryd.core.lock_staleness import Answer
 from memoryd.disk import processes, syscalls
 from memoryd.disk.syscalls import UNSUPPORTED
 from memoryd.disk.temps import temp_name

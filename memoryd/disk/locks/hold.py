@@ -22,7 +22,8 @@ from types import TracebackType
 
 from msgspec import Struct, field
 
-from memoryd.core.lock_staleness import LockOwner, encode_owner, is_reused, lock_time, parse_owner
+from memoryd.core.lock_owner import LockOwner, encode_owner, parse_owner
+from memoryd.core.lock_staleness import is_reused, lock_time
 from memoryd.disk import processes
 from memoryd.disk.locks import file as lockfile
 from memoryd.disk.locks.trace import HONOUR_S, LockWatch, Trace, identity_of

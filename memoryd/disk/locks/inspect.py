@@ -10,15 +10,8 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from memoryd.core.lock_staleness import (
-    Evidence,
-    Kind,
-    LockOwner,
-    State,
-    Verdict,
-    judge,
-    lock_time,
-)
+from memoryd.core.lock_owner import LockOwner
+from memoryd.core.lock_staleness import Evidence, Kind, State, Verdict, judge, lock_time
 from memoryd.disk import processes
 from memoryd.disk.locks import file as lockfile
 from memoryd.disk.locks.file import IrregularLockError, is_held_here
