@@ -22,6 +22,7 @@ Kind = Literal[".lock", "soft"]  # a flock on a file, or a file whose existence 
 Alive = Literal["alive", "dead", "unknown"]
 Answer = Literal["yes", "no", "unknown"]
 
+CLEARED = ("removed", "emptied")  # what may become of a lock file; one that another process has open is left to it
 REUSE_SLACK_S = 2.0  # a process that started this much later than the lock is another process
 
 

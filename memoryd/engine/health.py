@@ -13,6 +13,7 @@ from msgspec import to_builtins
 
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding
+from memoryd.core.lock_staleness import CLEARED
 from memoryd.core.records import Role
 from memoryd.core.secrets import redact
 from memoryd.disk.disk_errors import probe_write, refusal
@@ -50,7 +51,6 @@ MIN_TROUBLE_S = 1.0
 STARVED_S = 3.0  # an index that waits longer than this for a lock is reported
 ON_SUSPECT = ("lock.list", "backup.list", "plan")  # read-only commands allowed on a suspect root
 STUCK_S = 10.0  # a git operation that lasts longer is reported as stuck
-CLEARED = ("removed", "emptied")  # what became of a lock
 PAUSED = "paused"  # journal key
 SEARCH_TOPIC = "search"  # of findings about the models that the search needs
 STATUS_TOPIC = "status"  # of findings about what the status lacks

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from memoryd.control.methods.upkeep import LockRow
 from memoryd.core.findings import Finding
-from memoryd.core.lock_staleness import Kind, State
+from memoryd.core.lock_staleness import CLEARED, Kind, State
 from memoryd.core.plan import Action, Plan
 from memoryd.core.plan import Kind as ActionKind
 from memoryd.disk.locks.inspect import LockReport, LockRules, clear, inspect
@@ -159,7 +159,7 @@ class _Cleared(NamedTuple):
 def _clear(store: Store, rule: LockRule, now: float, by: str, *, force: bool) -> _Cleared | None:
     kind: Kind = "soft" if force else rule.kind  # without proof a lock can only be removed like a soft lock
     report = clear(store.tree.fd, rule.name, _rules(store, kind, now), force=force)
-    if report is None or report.action not in ("removed", "emptied"):
+    if report is None or report.action not in CLEARED:
         return None if report is None else _Cleared(report, None)
     receipt = store.journal.record("lock-clear", by, f"{report.path}: {report.evidence}", now)
     known = store.root_findings.get("locks", ())

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
+from memoryd.core.lock_staleness import CLEARED
 from memoryd.core.records import Role
 from memoryd.core.spans import sha256, splice
 from memoryd.disk import atomic, temps
@@ -50,7 +51,7 @@ def _clear_own_locks(store: Store, now: float) -> list[str]:
     clears = store.network_fs is None and not store.observes
     for rule in store.file_rules.locks if clears else ():
         report = clear(store.tree.fd, rule.name, LockRules(now, rule.kind, own_locks_stale=True))
-        if report is not None and report.action in ("removed", "emptied"):
+        if report is not None and report.action in CLEARED:
             messages.append(f"{rule.name} is {report.action}: {report.evidence}")
     return messages
 

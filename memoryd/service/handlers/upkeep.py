@@ -47,6 +47,7 @@ from memoryd.control.methods.upkeep import (
 )
 from memoryd.control.server import handler
 from memoryd.core.dates import iso
+from memoryd.core.lock_staleness import CLEARED
 from memoryd.disk.journal import Entry
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
@@ -203,9 +204,7 @@ class UpkeepHandlers(Handlers):
 
         def merge(results: dict[str, Result]) -> LockClearResult:
             locks = _locks(results)
-            return LockClearResult(
-                locks=locks, cleared=[each.path for each in locks if each.action in ("removed", "emptied")]
-            )
+            return LockClearResult(locks=locks, cleared=[each.path for each in locks if each.action in CLEARED])
 
         root, path = request.root, request.path
         if path is not None and root is None:
