@@ -28,7 +28,7 @@ def journal_first_write(store: Store, path: str, before: bytes | None, content: 
     if before:
         undo, after = save_undo_content(store.blobs, before), joined(content)
         step = Step(
-            "rewrite",
+            Kind.REWRITE,
             path,
             before_sha=sha256(before),
             before_size=len(before),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from memoryd.core.plan import Kind
 from memoryd.core.secrets import redact
 from memoryd.core.spans import sha256
 from memoryd.disk.journal import Step
@@ -40,7 +41,7 @@ def _with_suffix(identity: str, content: bytes) -> str:
 
 def read_trashed(store: Store, trashed: TrashedMemory) -> bytes:
     """Return the bytes of a forgotten memory. Raises BlobError if they are missing or damaged."""
-    step = Step("remove", trashed.path, blob=trashed.blob, content=trashed.content)
+    step = Step(Kind.REMOVE, trashed.path, blob=trashed.blob, content=trashed.content)
     return load_undo_content(store.blobs, step)
 
 

@@ -96,7 +96,7 @@ def _conflict(entry: Entry, changed: list[str]) -> ConflictError:
 
 
 def _is_unchanged(store: Store, step: Step) -> bool:
-    if step.kind == "chmod":
+    if step.kind is Kind.CHMOD:
         return True
     try:
         content = store.tree.read(step.path)[0]
@@ -118,7 +118,7 @@ def _backwards(store: Store, entry: Entry, why: str, later_changes: Mapping[Step
 
 def _is_gone(store: Store, step: Step) -> bool:
     """True if only the mode of a file was changed, and the file has been removed since: it has no mode to restore."""
-    if step.kind != "chmod":
+    if step.kind is not Kind.CHMOD:
         return False
     try:
         store.tree.mode_of(step.path)
@@ -128,12 +128,12 @@ def _is_gone(store: Store, step: Step) -> bool:
 
 
 def _backward(store: Store, step: Step, why: str) -> Action:
-    if step.kind == "chmod":
+    if step.kind is Kind.CHMOD:
         return Action(Kind.CHMOD, step.path, why, mode=step.mode)
     blob = load_undo_content(store.blobs, step)
-    if step.kind == "rewrite":
+    if step.kind is Kind.REWRITE:
         return Action(Kind.REWRITE, step.path, why, edits=decode_edits(blob), base=step.after_sha)
-    if step.kind == "remove":
+    if step.kind is Kind.REMOVE:
         return Action(Kind.CREATE, step.path, why, data=blob, mode=step.mode)
     if step.before_sha is None:
         return Action(Kind.REMOVE, step.path, why, base=step.after_sha)
@@ -195,12 +195,12 @@ def _restored_spans(edits: Sequence[Edit]) -> list[Span]:
 
 def undo_in_grown_file(store: Store, step: Step, why: str) -> Action | None:
     """Return the action that undoes a step in a file that has only grown since; None if it changed otherwise."""
-    if step.kind not in ("rewrite", "append", "create") or step.after_sha is None or step.after_size is None:
+    if step.kind not in (Kind.REWRITE, Kind.APPEND, Kind.CREATE) or step.after_sha is None or step.after_size is None:
         return None
     content = current_content(store, step.path)
     if content is None or sha256(content[: step.after_size]) != step.after_sha:
         return None
-    if step.kind == "rewrite":
+    if step.kind is Kind.REWRITE:
         edits = decode_edits(load_undo_content(store.blobs, step))
     else:
         edits = (Edit(Span(step.base_size or 0, step.after_size), b""),)
@@ -267,7 +267,7 @@ def _fields(store: Store, path: str, text: bytes) -> object:
 
 def _removed_texts(store: Store, step: Step) -> Iterator[bytes]:
     """Yield the texts of the memories that a step removed from its file; none if it did anything else."""
-    if step.kind != "rewrite":
+    if step.kind is not Kind.REWRITE:
         return
     edits = decode_edits(load_undo_content(store.blobs, step))
     if any(edit.span.start != edit.span.end for edit in edits):

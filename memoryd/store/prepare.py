@@ -42,7 +42,7 @@ def prepare(store: Store, action: Action, group: int) -> PreparedAction:
     no longer what the action was planned on."""
     if action.kind is Kind.CHMOD:
         mode = store.tree.mode_of(action.path)
-        return PreparedAction(action, Step("chmod", action.path, group, mode=mode), None, None, None)
+        return PreparedAction(action, Step(Kind.CHMOD, action.path, group, mode=mode), None, None, None)
     if action.kind is Kind.APPEND and action.base == ANY_CONTENT:
         blind = _prepare_append(store, action, group)
         if blind is not None:
@@ -60,7 +60,7 @@ def _prepare_exact(store: Store, action: Action, group: int) -> PreparedAction:
     _check_size(store, action.path, len(before or b""), len(after or b""))
     digest = digest_of(after) if after is not None else None
     step = Step(
-        str(action.kind),
+        action.kind,
         action.path,
         group,
         before_sha=current_sha,
@@ -117,7 +117,7 @@ def _prepare_append(store: Store, action: Action, group: int) -> PreparedAction 
     digest.update(tail)
     undo = save_undo_content(store.blobs, tail)
     step = Step(
-        str(action.kind),
+        action.kind,
         action.path,
         group,
         before_sha=before_sha,

@@ -11,13 +11,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from typing import Literal
 
 from memoryd.core.lock_staleness import CLEARED
+from memoryd.core.plan import Kind
 from memoryd.core.records import Role
 from memoryd.core.spans import sha256, splice
 from memoryd.disk import atomic, temps
 from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal import Entry, Step
+from memoryd.disk.journal.entries import EntryState
 from memoryd.disk.locks.inspect import LockRules, clear
 from memoryd.disk.processes import is_sole_opener
 from memoryd.disk.replaced_file import ReplacedFile
@@ -27,8 +30,9 @@ from memoryd.store.store import Store
 from memoryd.store.undo_content import decode_edits, has_undo_content, load_undo_content
 
 RECENT_ENTRIES = 10_000  # whose replaced inodes may still exist after a crash: an agent may have one open for days
-_REPLACING = ("rewrite", "remove")
-_WHOLE_FILE = (*_REPLACING, "create")
+_REPLACING = (Kind.REWRITE, Kind.REMOVE)
+_Side = Literal["before", "after", "neither"]
+_WHOLE_FILE = (*_REPLACING, Kind.CREATE)
 
 
 def recover(store: Store, now: float) -> list[str]:
@@ -56,7 +60,7 @@ def _clear_own_locks(store: Store, now: float) -> list[str]:
     return messages
 
 
-def resolve(store: Store, entry: Entry) -> str:
+def resolve(store: Store, entry: Entry) -> EntryState:
     """Return the state in which an entry ends: done (at least one group), rolled_back, or interrupted."""
     outcomes = [_resolve_group(store, list(group)) for _, group in groupby(entry.steps, lambda step: step.group)]
     if "interrupted" in outcomes:
@@ -64,19 +68,19 @@ def resolve(store: Store, entry: Entry) -> str:
     return "done" if "done" in outcomes else "rolled_back"
 
 
-def _resolve_group(store: Store, steps: Sequence[Step]) -> str:
+def _resolve_group(store: Store, steps: Sequence[Step]) -> EntryState:
     decisive = steps[-1]
-    if decisive.applied or any(step.kind == "chmod" and step.applied for step in steps):
+    if decisive.applied or any(step.kind is Kind.CHMOD and step.applied for step in steps):
         return "done"
-    if decisive.kind == "chmod":
+    if decisive.kind is Kind.CHMOD:
         return "rolled_back"
-    state = _state_of(store, decisive)
-    if state == "after":
+    side = _side_of(store, decisive)
+    if side == "after":
         return "done"
-    if state != "before":
+    if side != "before":
         return "interrupted"
     # The last step decides the group. As an append it may be torn; any other kind did not happen at all.
-    steps_made = steps if decisive.kind == "append" else steps[:-1]
+    steps_made = steps if decisive.kind is Kind.APPEND else steps[:-1]
     return "rolled_back" if _roll_back(store, steps_made) else "interrupted"
 
 
@@ -90,15 +94,18 @@ def _roll_back(store: Store, steps: Sequence[Step]) -> bool:
     return complete
 
 
-def _state_of(store: Store, step: Step) -> str:
-    """Return before, after or neither, judged by the start of the file: other programs may have appended since."""
+def _side_of(store: Store, step: Step) -> _Side:
+    """Return on which side of the step a file is, judged by its start: other programs may have appended since."""
     content = store.content(step.path)
     if content is None:
         if step.after_sha is None:
             return "after"
         return "before" if step.before_sha is None else "neither"
     # The longer one first: it may start with the other.
-    sides = [("before", step.before_sha, step.before_size), ("after", step.after_sha, step.after_size)]
+    sides: list[tuple[_Side, str | None, int | None]] = [
+        ("before", step.before_sha, step.before_size),
+        ("after", step.after_sha, step.after_size),
+    ]
     for side, digest, size in sorted(sides, key=lambda item: -(item[2] or 0)):
         if digest is not None and size is not None and _starts_with(content, digest, size):
             return side
@@ -165,12 +172,12 @@ def _roll_back_remove(store: Store, step: Step) -> bool:
     return content is not None and sha256(content) == step.before_sha
 
 
-_ROLL_BACK: dict[str, Callable[[Store, Step], bool]] = {
-    "append": _roll_back_append,
-    "rewrite": _roll_back_rewrite,
-    "create": _roll_back_create,
-    "remove": _roll_back_remove,
-    "chmod": lambda store, step: True,  # noqa: ARG005 - a tightened mode harms nothing
+_ROLL_BACK: dict[Kind, Callable[[Store, Step], bool]] = {
+    Kind.APPEND: _roll_back_append,
+    Kind.REWRITE: _roll_back_rewrite,
+    Kind.CREATE: _roll_back_create,
+    Kind.REMOVE: _roll_back_remove,
+    Kind.CHMOD: lambda store, step: True,  # noqa: ARG005 - a tightened mode harms nothing
 }
 
 
@@ -199,7 +206,7 @@ def _possible_targets(store: Store) -> Iterator[str]:
 def _watch_again(store: Store, path: str, live: str, size: int, now: float) -> bool:
     """Watch a replaced inode that another program still has open, from this size on. Returns False if none has."""
     newest = next(_replacing_steps(store, live), None)
-    if newest is None or _state_of(store, newest[1]) == "before":
+    if newest is None or _side_of(store, newest[1]) == "before":
         return False  # new content of memoryd, which was never in use
     receipt, step = newest
     with store.tree.parent(path) as (directory, name):
@@ -223,8 +230,8 @@ def _rescue_content(store: Store, live: str, content: bytes, now: float) -> str:
         return ""
     changes = [step for _, step in store.journal.steps_of(live, RECENT_ENTRIES) if step.kind in _WHOLE_FILE]
     steps = [step for step in changes if step.kind in _REPLACING]
-    last = next((step for step in steps if step.kind == "rewrite"), None)
-    if changes and (last is None or _state_of(store, last) == "before"):
+    last = next((step for step in steps if step.kind is Kind.REWRITE), None)
+    if changes and (last is None or _side_of(store, last) == "before"):
         return ""  # if the last exchange never happened, this is new content of memoryd
     # There may be several, each replaced by another rewrite: content from before that rewrite is not late.
     sizes = [s.before_size for s in steps if s.before_size and _starts_with(content, s.before_sha or "", s.before_size)]

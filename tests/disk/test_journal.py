@@ -16,6 +16,7 @@ import pytest
 from msgspec import to_builtins
 
 import memoryd
+from memoryd.core.plan import Kind
 from memoryd.core.retention import Quality
 from memoryd.disk.blobs import Blobs
 from memoryd.disk.journal import Entry, Journal, Step
@@ -30,9 +31,9 @@ NOW = 1_767_261_600.0  # 2026-01-01T10:00:00Z
 ODD = "caf\udce9/new\nline \ud83d.jsonl"  # a name that is no UTF-8, and half an emoji
 
 STEPS = (
-    Step("append", "archive/2025/learnings_2025_Q4.jsonl", after_sha="a" * 64, base_size=7, blob="1" * 64),
-    Step("rewrite", ODD, group=0, before_sha="b" * 64, before_size=9, blob="2" * 64, note="3 lines"),
-    Step("chmod", "tasks.jsonl", group=1, mode=0o644),
+    Step(Kind.APPEND, "archive/2025/learnings_2025_Q4.jsonl", after_sha="a" * 64, base_size=7, blob="1" * 64),
+    Step(Kind.REWRITE, ODD, group=0, before_sha="b" * 64, before_size=9, blob="2" * 64, note="3 lines"),
+    Step(Kind.CHMOD, "tasks.jsonl", group=1, mode=0o644),
 )
 
 
@@ -130,9 +131,9 @@ def test_entries_are_listed_newest_first_in_pages(journal: Journal) -> None:
 
 
 def test_prune_keeps_the_newest_and_the_unfinished_and_frees_blobs(journal: Journal) -> None:
-    open_one = begin(journal, Step("rewrite", "a", blob="1" * 64))
+    open_one = begin(journal, Step(Kind.REWRITE, "a", blob="1" * 64))
     for blob in ("1", "2", "3", "4"):
-        journal.finish(begin(journal, Step("rewrite", "a", blob=blob * 64)), "done")
+        journal.finish(begin(journal, Step(Kind.REWRITE, "a", blob=blob * 64)), "done")
     journal.quarantine.add("a", "3" * 64, 1, "damaged", now=NOW)
     assert journal.prune(keep=1) == ["2" * 64]  # 1 is held by the unfinished one, 3 by the quarantine
     assert [e.receipt for e in journal.unfinished()] == [open_one]
@@ -145,7 +146,7 @@ def test_words_out_of_the_table_are_refused(journal: Journal) -> None:
     with pytest.raises(ValueError, match="cause"):
         journal.begin("archive", "whim", "", (), NOW)
     with pytest.raises(ValueError, match="state"):
-        journal.finish(begin(journal), "maybe")
+        journal.finish(begin(journal), "maybe")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="result"):
         journal.jobs.record_end("archive", "fine", NOW)
 
@@ -242,7 +243,7 @@ def test_several_threads_write_at_once(journal: Journal) -> None:
 
 
 def test_a_failed_transaction_leaves_nothing_behind(journal: Journal) -> None:
-    broken = Step("rewrite", None)  # type: ignore[arg-type]  # makes the second statement fail
+    broken = Step(Kind.REWRITE, None)  # type: ignore[arg-type]  # makes the second statement fail
     with pytest.raises(AttributeError):
         begin(journal, broken)
     assert journal.entries() == []
@@ -298,7 +299,7 @@ def test_a_full_disk_is_an_oserror_and_the_journal_recovers(journal: Journal) ->
     pages = journal.database.rows("PRAGMA page_count")[0][0]
     journal.database.rows(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(OSError, match="full") as caught:
-        begin(journal, *[Step("note", "p" * 5000)] * 20)
+        begin(journal, *[Step(Kind.NOTE, "p" * 5000)] * 20)
     assert caught.value.errno == errno.ENOSPC
     journal.database.rows("PRAGMA max_page_count = 1000000")
     begin(journal, *STEPS)
@@ -327,7 +328,7 @@ from memoryd.disk.blobs import Blobs
 journal, blobs = Journal(sys.argv[1]), Blobs(sys.argv[2])
 for n in range(100_000):
     blob = blobs.put(f"content {sys.argv[3]} {n} ".encode() * 50)
-    receipt = journal.begin("archive", "schedule", "round", [Step("rewrite", "a", blob=blob)] * 3, 1.7e9 + n)
+    receipt = journal.begin("archive", "schedule", "round", [Step(Kind.REWRITE, "a", blob=blob)] * 3, 1.7e9 + n)
     print("begun", receipt, flush=True)
     journal.applied(receipt, 0, after_sha="a" * 64)
     journal.jobs.record_end("archive", "ok", 1.7e9 + n)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from memoryd.core.plan import Kind
 from memoryd.disk import atomic
 from memoryd.disk.blobs import BlobError, Blobs, quarantine
 from memoryd.disk.journal import Journal, Step
@@ -137,7 +138,7 @@ def test_quarantine_is_bounded_by_number_and_by_size(journal: Journal, blobs: Bl
 
 def test_what_leaves_the_quarantine_stays_for_an_undo_that_needs_it(journal: Journal, blobs: Blobs) -> None:
     shared = quarantine(journal, blobs, "a", b"old", "bad", now=NOW)
-    journal.begin("repair", "command", "1 line", [Step("rewrite", "a", blob=shared)], NOW)
+    journal.begin("repair", "command", "1 line", [Step(Kind.REWRITE, "a", blob=shared)], NOW)
     quarantine(journal, blobs, "a", b"new", "bad", now=NOW, max_entries=1)
     assert len(journal.quarantine.entries()) == 1
     assert blobs.get(shared) == b"old"

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from memoryd.core.plan import Kind
 from memoryd.disk.journal import Journal, Step
 
 NOW = 1_769_853_600.0
 
 
 def begin(journal: Journal, name: str, now: float = NOW) -> str:
-    steps = [Step("append", name, after_sha="a" * 64, after_size=3, content=b"x", base_size=0)]
+    steps = [Step(Kind.APPEND, name, after_sha="a" * 64, after_size=3, content=b"x", base_size=0)]
     return journal.begin("add", "command", f"stored in {name}", steps, now, durable=False)
 
 
@@ -50,7 +51,7 @@ def test_the_order_is_that_of_the_changes(tmp_path: Path) -> None:
     journal = Journal(str(place(tmp_path)))
     first = begin(journal, "a")
     journal.finish(first, "done")
-    second = journal.begin("archive", "schedule", "s", [Step("rewrite", "a")], NOW + 1)
+    second = journal.begin("archive", "schedule", "s", [Step(Kind.REWRITE, "a")], NOW + 1)
     third = begin(journal, "a", NOW + 2)
     assert [each.receipt for each in journal.entries()] == [third, second, first]
 
@@ -90,10 +91,11 @@ def test_a_short_write_is_an_error_before_anything_is_changed(tmp_path: Path, mo
 
 KILLED = """
 import os, signal, sys
+from memoryd.core.plan import Kind
 from memoryd.disk.journal import Journal, Step
 journal = Journal(sys.argv[1])
 def add(number):
-    steps = [Step("append", "a", after_sha="a" * 64, after_size=number)]
+    steps = [Step(Kind.APPEND, "a", after_sha="a" * 64, after_size=number)]
     return journal.begin("add", "command", "s", steps, 1769853600.0 + number, durable=False)
 done, begun = add(1), add(2)
 journal.finish(done, "done")

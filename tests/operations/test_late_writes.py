@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from memoryd.core.plan import Kind
 from memoryd.disk.journal import Step
 from memoryd.operations.upkeep import prune
 from tests.layouts.test_markdown_topics import entry
@@ -27,7 +28,7 @@ def open_since_a_rewrite(base: Path, path: str) -> Iterator[World]:
     with world.path(path).open("ab", buffering=0) as agent:
         assert prune(world.store, world.now, by="schedule").receipt is not None
         for _ in range(LATER_CHANGES):
-            step = Step("append", "topic/other.md", before_size=0)
+            step = Step(Kind.APPEND, "topic/other.md", before_size=0)
             world.store.journal.finish(world.store.journal.begin("add", "command", "", [step], world.now), "done")
         yield world
         agent.write(LATE)

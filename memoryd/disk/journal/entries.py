@@ -5,16 +5,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from msgspec import Struct
 
 from memoryd.core.dates import compact
 from memoryd.core.digest import digest_of
+from memoryd.core.plan import Kind
 from memoryd.disk.journal.database import from_blob, printable, to_blob
 
 CAUSES = frozenset({"command", "schedule", "start", "watch"})
-STATES = frozenset({"begun", "done", "undone", "rolled_back", "interrupted", "failed"})
+EntryState = Literal["begun", "done", "undone", "rolled_back", "interrupted", "failed"]
+STATES = frozenset(get_args(EntryState))
 
 
 class Step(NamedTuple):
@@ -25,7 +27,7 @@ class Step(NamedTuple):
     fail together. `position` and `applied` are set by the journal; `begin` ignores them.
     """
 
-    kind: str
+    kind: Kind
     path: str
     group: int = 0
     before_sha: str | None = None
@@ -42,7 +44,7 @@ class Step(NamedTuple):
 
 
 class Entry(Struct, frozen=True):
-    """One change, with its steps in order. `at` is seconds since the epoch; `state` one of STATES."""
+    """One change, with its steps in order. `at` is seconds since the epoch."""
 
     seq: int
     receipt: str
@@ -50,7 +52,7 @@ class Entry(Struct, frozen=True):
     operation: str
     by: str
     summary: str
-    state: str
+    state: EntryState
     undone_by: str | None
     error: str | None
     steps: tuple[Step, ...] = ()
@@ -72,8 +74,9 @@ def step_of(row: sqlite3.Row) -> Step:
     """Convert a row of the table to a step."""
     fields = dict(row)
     del fields["entry"]
-    group, path, applied = fields.pop("group_no"), from_blob(fields.pop("path")), bool(fields.pop("applied"))
-    return Step(path=path, group=group, applied=applied, **fields)
+    kind, path = Kind(fields.pop("kind")), from_blob(fields.pop("path"))
+    group, applied = fields.pop("group_no"), bool(fields.pop("applied"))
+    return Step(kind=kind, path=path, group=group, applied=applied, **fields)
 
 
 def entry_of(row: sqlite3.Row, steps: tuple[Step, ...]) -> Entry:

@@ -15,7 +15,17 @@ from typing import Any
 
 from memoryd.disk.journal.backups import BACKUP_TABLES, BackupTable, QuarantineTable
 from memoryd.disk.journal.database import FACT_TABLES, Database, Facts, printable, translate_errors, unreferenced
-from memoryd.disk.journal.entries import CAUSES, STATES, Entry, Receipts, Step, columns_of, entry_of, step_of
+from memoryd.disk.journal.entries import (
+    CAUSES,
+    STATES,
+    Entry,
+    EntryState,
+    Receipts,
+    Step,
+    columns_of,
+    entry_of,
+    step_of,
+)
 from memoryd.disk.journal.jobs import JOB_TABLES, JobTable
 from memoryd.disk.journal.spool import PendingEntry, Spool
 from memoryd.disk.journal.trash import PIN_TABLES, TRASH_TABLES, AccessTable, PinTable, TrashTable
@@ -143,7 +153,9 @@ class Journal:
             if changed.rowcount != 1:
                 raise NotFoundError(f"the change {receipt} has no step {position}")
 
-    def finish(self, receipt: str, state: str, *, error: str | None = None, undone_by: str | None = None) -> None:
+    def finish(
+        self, receipt: str, state: EntryState, *, error: str | None = None, undone_by: str | None = None
+    ) -> None:
         """Close an entry, or mark a closed one as undone by the receipt `undone_by`. The state "done" need not be
         synced: after a power cut recovery reads it from the files."""
         if state not in STATES:
