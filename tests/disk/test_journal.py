@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -322,15 +323,16 @@ def test_another_writer_and_use_after_close_are_said_plainly(tmp_path: Path, jou
 
 _WRITER = """
 import sys
-from memoryd.disk.journal import Journal, Step
+from memoryd.core.plan import Kind
 from memoryd.disk.blobs import Blobs
+from memoryd.disk.journal import Journal, Step
 
 journal, blobs = Journal(sys.argv[1]), Blobs(sys.argv[2])
 for n in range(100_000):
     blob = blobs.put(f"content {sys.argv[3]} {n} ".encode() * 50)
     receipt = journal.begin("archive", "schedule", "round", [Step(Kind.REWRITE, "a", blob=blob)] * 3, 1.7e9 + n)
     print("begun", receipt, flush=True)
-    journal.applied(receipt, 0, after_sha="a" * 64)
+    journal.mark_applied(receipt, 0)
     journal.jobs.record_end("archive", "ok", 1.7e9 + n)
     journal.finish(receipt, "done")
     print("done", receipt, flush=True)
@@ -364,6 +366,7 @@ def _killed_after(lines: int, *arguments: str) -> list[tuple[str, str]]:
         said = [writer.stdout.readline() for _ in range(lines)]
         writer.kill()
         said += writer.stdout.readlines()
+    assert writer.returncode == -signal.SIGKILL, "it wrote until it was killed"
     words = [line.split() for line in said if line.endswith("\n")]
     return [(state, receipt) for state, receipt in words]
 
