@@ -19,7 +19,8 @@ from memoryd.core.spans import Fingerprint, Span
 from memoryd.disk.syscalls import ChangingError
 from memoryd.operations.check import clear_unread, file_findings
 from memoryd.store import Store
-from memoryd.store.line_files import END_BYTES, MAX_BYTES, FileEnd
+from memoryd.store.indexed_files import END_BYTES, FileEnd
+from memoryd.store.pending_changes import MAX_BYTES
 
 ONCE_PER_FILE = ("crlf-newlines",)
 WHOLE_FILE_CODES = ("corrupt-file", "emptied-file")

@@ -17,7 +17,7 @@ from memoryd.core.spans import Fingerprint, inverse, sha256, splice
 from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.journal import Step
 from memoryd.errors import LimitExceededError
-from memoryd.store.line_files import OwnChange, lines_of
+from memoryd.store.pending_changes import OwnChange, lines_of
 from memoryd.store.store import Store
 from memoryd.store.undo_content import UndoContent, encode_edits, save_undo_content
 

@@ -38,10 +38,12 @@ from memoryd.layouts.protocol import Layout, LoadedFile, no_embedding
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.log import get_logger
 from memoryd.store.index_state import recall, remember
+from memoryd.store.indexed_files import FileEnds, FilePieces
 from memoryd.store.late_writes import LATE_WRITES_TOPIC, LateWrites
-from memoryd.store.line_files import FileEnds, FilePieces, PendingChanges, partial_parse
 from memoryd.store.lock import StoreLock
 from memoryd.store.losses import Losses
+from memoryd.store.partial_parse import partial_parse
+from memoryd.store.pending_changes import PendingChanges
 from memoryd.store.recent_changes import LostWrite, RecentChanges, from_json, to_json
 
 log = get_logger(__name__)

@@ -20,7 +20,7 @@ from memoryd.layouts.user_document import UserDocumentReader, changes
 from memoryd.operations.file_versions import save_versions
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
-from memoryd.store.line_files import FilePieces
+from memoryd.store.indexed_files import FilePieces
 from tests.examples import examples
 from tests.index.records import EVERYTHING
 from tests.layouts.contract import NOW

@@ -12,7 +12,7 @@ from memoryd.operations.repair import repair
 from memoryd.operations.undo import undo
 from memoryd.store.commit import Origin, change
 from memoryd.store.layout_views import IndexedFiles
-from memoryd.store.line_files import PendingChanges
+from memoryd.store.pending_changes import PendingChanges
 from tests.layouts.samples import line, lines, memory, uuid
 from tests.operations.world import CORE, World, whole_reads
 

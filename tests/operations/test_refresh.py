@@ -22,7 +22,7 @@ from memoryd.operations.check import all_findings
 from memoryd.operations.index_files import update_index
 from memoryd.operations.refresh import refresh
 from memoryd.store import Store
-from memoryd.store.line_files import END_BYTES, FileEnds
+from memoryd.store.indexed_files import END_BYTES, FileEnds
 from tests.index.records import EVERYTHING
 from tests.layouts.samples import learning, line, lines, memory, task, uuid
 from tests.operations.world import CORE, LEARNINGS, LIVE, Q3, TASKS, World, whole_reads

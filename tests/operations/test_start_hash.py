@@ -10,8 +10,8 @@ import pytest
 
 from memoryd.core.spans import sha256
 from memoryd.disk.syscalls import PIECE
-from memoryd.store import line_files
-from memoryd.store.line_files import MAX_FILES, FileEnds, StartHash
+from memoryd.store import indexed_files
+from memoryd.store.indexed_files import MAX_FILES, FileEnds, StartHash
 
 CONTENT = b"".join(b"line %d\n" % number for number in range(60_000))
 assert 2 * PIECE < len(CONTENT) < 3 * PIECE
@@ -48,7 +48,7 @@ def test_known_pieces_are_compared_and_not_digested(fd: int, monkeypatch: pytest
         sizes.append(len(piece))
         return hash(piece)
 
-    monkeypatch.setattr(line_files, "hash", counted, raising=False)
+    monkeypatch.setattr(indexed_files, "hash", counted, raising=False)
     assert hashed(start_hash, fd, len(CONTENT)) == sha256(CONTENT)
     assert sizes == [PIECE, PIECE]
 
