@@ -7,7 +7,7 @@ from memoryd.core.secrets import redact
 from memoryd.engine.interfaces import Tell
 from memoryd.layouts.codes import severity
 from memoryd.log import get_logger
-from memoryd.operations.check import note_limits
+from memoryd.operations.limits import note_limits
 from memoryd.operations.overwrites import RetriedWrite
 from memoryd.store import Store
 

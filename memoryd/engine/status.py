@@ -23,7 +23,8 @@ from memoryd.engine.watch import WatchState
 from memoryd.errors import MemorydError
 from memoryd.log import get_logger
 from memoryd.operations.backup import NO_BACKUPS, BackupSummary, count_backups
-from memoryd.operations.check import finding_counts, limit_rows
+from memoryd.operations.check import finding_counts
+from memoryd.operations.limits import limit_rows
 from memoryd.operations.locks import list_locks, lock_row
 from memoryd.store import Store
 

@@ -23,7 +23,8 @@ from memoryd.layouts.jsonl_store import JSONL_STORE
 from memoryd.layouts.protocol import Migration
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations.backup import create_backups
-from memoryd.operations.check import check, finding_counts, limit_levels, note_limits
+from memoryd.operations.check import check, finding_counts
+from memoryd.operations.limits import limit_levels, note_limits
 from memoryd.operations.locks import clear_lock, list_locks, sweep_locks
 from memoryd.operations.migrate import migrate
 from memoryd.operations.permissions import tighten
