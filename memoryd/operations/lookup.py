@@ -1,5 +1,4 @@
-"""Find a memory by its id and read it as its agent wrote it, or list memories. Thread-safe; does not go through the
-worker.
+"""Find a memory by its id and read it as its agent wrote it. Thread-safe; does not go through the worker.
 
 If the file has not changed since it was indexed, only the bytes of the memory are read; otherwise the file is parsed
 again. In a file of lines, the line itself shows whether it is still that memory.
@@ -7,18 +6,13 @@ again. In a file of lines, the line itself shows whether it is still that memory
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import msgspec
-
-from memoryd.control.methods.memories import Freshness, GetResult, ListResult, MemoryRow
-from memoryd.core.index import Before, IndexReader, Memory
+from memoryd.control.methods.memories import GetResult
+from memoryd.core.index import IndexReader
 from memoryd.core.places import Place
-from memoryd.core.query import Filters
 from memoryd.core.records import ParseOffset, Record, Role
 from memoryd.core.secrets import redact
 from memoryd.core.spans import Span, sha256
@@ -27,16 +21,6 @@ from memoryd.disk.tree import Tree
 from memoryd.errors import BusyError, ConflictError, NotFoundError, RootMissingError, UsageError
 from memoryd.index.texts import content_digest, text_of
 from memoryd.layouts.protocol import Layout, Located
-from memoryd.operations.search_scope import (
-    SearchRoot,
-    freshness,
-    note_unread_files,
-    of_user,
-    owners_in,
-    read_index,
-    resolve_scope,
-    row_fields,
-)
 from memoryd.store import Store
 
 MAX_CANDIDATES = 100  # named in an error, which must fit into a line of the protocol
@@ -314,84 +298,3 @@ def not_found(identity: str, *roots: str) -> NotFoundError:
     return NotFoundError(
         f"{where} memory with id {redact(identity)}", hint="`memoryd search` and `memoryd list` print ids"
     )
-
-
-LIMIT = 50
-_LOWEST = float("-inf")
-
-
-class PageEnd(NamedTuple):
-    """The last memory of a page, from which the next page continues."""
-
-    created: float | None
-    root: str
-    id: str
-    key: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
-def list_memories(
-    roots: Sequence[SearchRoot],
-    filters: Filters,
-    *,
-    user: str | None = None,
-    limit: int = LIMIT,
-    cursor: str | None = None,
-) -> ListResult:
-    """Return a page of the memories of several roots, as the result of `memory.list`.
-
-    Memories stored between two pages do not shift the rest. Raises UsageError for an invalid cursor.
-    """
-    end = _decode_cursor(cursor) if cursor is not None else None
-    fresh = {root.name: freshness(root) for root in roots}
-    allowed = resolve_scope(owners_in(roots), user, fresh)
-    note_unread_files(roots, allowed, fresh)
-    rows = [
-        (root, *each)
-        for root in roots
-        if root.name in allowed
-        for each in _newest(root, of_user(filters, allowed[root.name]), limit, end, fresh[root.name])
-    ]
-    rows.sort(key=lambda row: (row[1].id, row[1].key), reverse=True)
-    rows.sort(key=lambda row: row[0].name)
-    rows.sort(key=lambda row: _LOWEST if row[1].created is None else row[1].created, reverse=True)
-    page = rows[:limit]
-    listed = [MemoryRow(**row_fields(root, memory._replace(id=unique))) for root, memory, unique in page]
-    result = ListResult(memories=listed, fresh=fresh)
-    if len(rows) > limit:
-        root, last, _ = page[-1]
-        result.next_cursor = _encode_cursor(PageEnd(last.created, root.name, last.id, last.key))
-    return result
-
-
-def _newest(
-    root: SearchRoot, filters: Filters, limit: int, end: PageEnd | None, fresh: Freshness
-) -> list[tuple[Memory, str]]:
-    """Return memories, each with its unique id; their own ids are for the order."""
-
-    def query(reader: IndexReader) -> list[tuple[Memory, str]]:
-        found = reader.newest(filters, limit + 1, _before(root.name, end))
-        shared = reader.unique_ids([each.id for each in found])
-        return [(each, shared.get(each.key, each.id)) for each in found]
-
-    return read_index(root, fresh, query)
-
-
-def _before(root: str, end: PageEnd | None) -> Before | None:
-    """Return where the next page starts in a root; memories of the same time are in the order of the root names."""
-    if end is None:
-        return None
-    if root > end.root:
-        return Before(end.created, "", 0, same=True)
-    return Before(end.created, end.id if root == end.root else "", end.key)
-
-
-def _encode_cursor(end: PageEnd) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(end)).decode().rstrip("=")
-
-
-def _decode_cursor(cursor: str) -> PageEnd:
-    try:
-        padded = cursor.encode() + b"=" * (-len(cursor) % 4)
-        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=PageEnd)
-    except (binascii.Error, msgspec.MsgspecError, ValueError):
-        raise UsageError("invalid cursor", hint="use `next_cursor` of the previous page unchanged") from None

@@ -13,7 +13,8 @@ from memoryd.core.query import Filters
 from memoryd.errors import ConflictError, NotFoundError
 from memoryd.layouts.protocol import Located
 from memoryd.operations import lookup, memories
-from memoryd.operations.lookup import MAX_CANDIDATES, find_live, list_memories, read_memory
+from memoryd.operations.listing import list_memories
+from memoryd.operations.lookup import MAX_CANDIDATES, find_live, read_memory
 from memoryd.operations.memories import Context
 from memoryd.operations.search import SearchQuery, search, similar_to_memory
 from memoryd.operations.search_scope import SearchRoot

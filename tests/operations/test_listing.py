@@ -12,7 +12,7 @@ from msgspec import to_builtins
 
 from memoryd.core.query import Filters
 from memoryd.errors import UsageError
-from memoryd.operations.lookup import list_memories
+from memoryd.operations.listing import list_memories
 from tests.search.stored import NOW, Stored, all_closed, memory
 
 

@@ -15,7 +15,7 @@ from memoryd.core.query import Filters
 from memoryd.core.records import Document, Record
 from memoryd.core.spans import Fingerprint, Span
 from memoryd.index.sqlite import SqliteIndex
-from memoryd.operations.lookup import list_memories
+from memoryd.operations.listing import list_memories
 from memoryd.operations.search import SearchQuery, search
 from memoryd.operations.search_scope import SearchRoot
 

@@ -26,8 +26,9 @@ from memoryd.disk.journal.database import JournalError
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
 from memoryd.errors import BusyError, ConflictError, MemorydError, NotFoundError, RootMissingError, UsageError
-from memoryd.operations.lookup import LIMIT as LIST_LIMIT
-from memoryd.operations.lookup import LoadedMemory, list_memories, read_memory
+from memoryd.operations.listing import LIMIT as LIST_LIMIT
+from memoryd.operations.listing import list_memories
+from memoryd.operations.lookup import LoadedMemory, read_memory
 from memoryd.operations.search import LIMIT as SEARCH_LIMIT
 from memoryd.operations.search import SearchQuery, ranks_by_points, search, similar_to_memory, similar_to_vector
 from memoryd.operations.search_scope import SearchRoot, owners_in, user_in
