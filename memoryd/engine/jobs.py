@@ -181,17 +181,17 @@ def _verify(store: Store, job: Job, now: float) -> Result:
 
 def _restore(store: Store, job: Job, now: float) -> Result:
     request = job.request_as(BackupRestoreRequest)
-    done, brought = restore(store, now, file=request.file, at=request.at, dry_run=request.dry_run)
+    done, restored = restore(store, now, file=request.file, at=request.at, dry_run=request.dry_run)
     return RestoreResult(
         plan=plan_row(done.plan),
         waiting=done.plan.waiting or UNSET,
         receipt=UNSET if done.receipt is None else done.receipt,
-        file=brought.file,
-        files=brought.files,
-        backup=brought.backup,
-        lost=brought.lost,
-        gained=brought.gained,
-        diff=brought.diff if request.dry_run else UNSET,
+        file=restored.file,
+        files=restored.files,
+        backup=restored.backup,
+        lost=restored.difference.lost,
+        gained=restored.difference.gained,
+        diff=restored.difference.text if request.dry_run else UNSET,
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from memoryd.core.difference import TextDifference, compare
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
-from memoryd.core.secrets import find_secrets
 from memoryd.core.spans import Edit, Span, sha256, splice
 from memoryd.disk import backups
 from memoryd.disk.journal.backups import QuarantineEntry
@@ -26,23 +25,18 @@ from memoryd.store.layout_views import write_view, writer_of
 _QUARANTINED = re.compile(r"q[0-9]+")
 
 
-class RestoreResult(NamedTuple):
-    """The result of a restore: the first file, the number of files, and the id of the backup.
-
-    `lost` counts the lines only in the live files, `gained` those only in the backup; `diff` shows them.
-    """
+class RestoredFiles(NamedTuple):
+    """The first file, the number of files, the id of the backup, and how it differs from the live files."""
 
     file: str
     files: int
     backup: str
-    lost: int
-    gained: int
-    diff: str
+    difference: TextDifference
 
 
 def restore(
     store: Store, now: float, *, file: str | None, at: str | None = None, dry_run: bool = False
-) -> tuple[Committed, RestoreResult]:
+) -> tuple[Committed, RestoredFiles]:
     """Replace a file by a backup, or the store by a snapshot; files that are not in the snapshot stay. Memories in
     quarantine that were removed from a file are added to it again.
 
@@ -71,11 +65,11 @@ def restore(
     if not dry_run:
         save_versions(store, now)  # not before one was read that this may rotate out
     live = {path: store.content(path) for path in contents}
-    lost, gained, diff = _difference(live, contents)
+    difference = compare(live, contents)
     done = change(
         store, Origin("restore", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
     )
-    return done, RestoreResult(file or next(iter(contents)), len(contents), source, lost, gained, diff)
+    return done, RestoredFiles(file or next(iter(contents)), len(contents), source, difference)
 
 
 def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
@@ -157,15 +151,6 @@ def _restore_action(store: Store, path: str, content: bytes, mode: int | None, s
     return Action(Kind.REWRITE, path, why, edits=(Edit(Span(0, len(data)), content),), base=sha256(data))
 
 
-def _difference(live: dict[str, bytes | None], wanted: dict[str, bytes]) -> tuple[int, int, str]:
-    lost = gained = 0
-    text = ""
-    for path, content in wanted.items():
-        removed, added = difference(live[path] or b"", content)
-        lost, gained, text = lost + len(removed), gained + len(added), text + unified(path, removed, added)
-    return lost, gained, text
-
-
 def choose_versions(store: Store, now: float, *, file: str | None, at: str | None) -> list[Version]:
     """Choose what to restore: one version of a file, or all files of a snapshot. Raises NotFoundError.
 
@@ -232,48 +217,3 @@ def _best(newest_first: list[list[Version]], live: dict[str, tuple[str, int]], r
 
 def _memories(versions: Iterable[Version]) -> int:
     return sum(version.quality.records for version in versions)
-
-
-MAX_LINES = 200  # of a difference; further lines are only counted
-WIDTH = 400  # characters of a line; further ones are only counted
-
-
-def difference(before: bytes, after: bytes) -> tuple[list[str], list[str]]:
-    """Return the lines only in `before` and those only in `after`, in file order, with invalid UTF-8 escaped."""
-    return _lines_only_in(before, after), _lines_only_in(after, before)
-
-
-def _lines_only_in(content: bytes, other: bytes) -> list[str]:
-    remaining = Counter(other.split(b"\n"))
-    found: list[str] = []
-    for line, shown in zip(content.split(b"\n"), _redacted_lines(content), strict=True):
-        if remaining[line]:
-            remaining[line] -= 1
-        elif line:
-            found.append(shown)
-    return found
-
-
-def _redacted_lines(content: bytes) -> list[str]:
-    """Return the lines redacted; every line of a secret of several lines (a key) is replaced by its pattern."""
-    text = content.decode("utf-8", "backslashreplace")
-    parts: list[str] = []
-    at = 0
-    for secret in find_secrets(text):
-        lines = text.count("\n", secret.start, secret.end) + 1
-        parts += [text[at : secret.start], "\n".join([f"[redacted:{secret.pattern}]"] * lines)]
-        at = secret.end
-    return "".join([*parts, text[at:]]).split("\n")
-
-
-def unified(path: str, lost: list[str], gained: list[str]) -> str:
-    """Format the two lists like `diff -u`, without positions."""
-    body = [f"-{_truncate(line)}" for line in lost] + [f"+{_truncate(line)}" for line in gained]
-    more = len(body) - MAX_LINES
-    shown = body[:MAX_LINES] + ([f"... and {more} more lines"] if more > 0 else [])
-    return "\n".join([f"--- {path}", f"+++ {path}", *shown]) + "\n" if body else ""
-
-
-def _truncate(line: str) -> str:
-    more = len(line) - WIDTH
-    return f"{line[:WIDTH]}... and {more} more characters" if more > 0 else line

@@ -198,14 +198,14 @@ class TestRestore:
         newest = world.backups()[-1]
         assert world.read(f".backup/{newest}") == lines(memory(3))
         assert done.receipt is not None
-        assert (said.lost, said.gained) == (1, 2)
+        assert (said.difference.lost, said.difference.gained) == (1, 2)
 
     def test_a_dry_run_shows_the_difference_and_changes_nothing(self, world: World) -> None:
         self.two(world)
         before = world.everything()
         done, said = restore(world.store, world.now, file=CORE, dry_run=True)
         assert done.receipt is None
-        assert (said.file, said.lost, said.gained) == (CORE, 1, 2)
+        assert (said.file, said.difference.lost, said.difference.gained) == (CORE, 1, 2)
         assert [action.kind for action in plan_row(done.plan).actions] == ["rewrite"]
         assert world.everything() == before
 
@@ -227,7 +227,7 @@ class TestRestore:
         self.two(world)
         world.path(CORE).unlink()
         done, said = restore(world.store, world.now, file=CORE)
-        assert (world.read(CORE), said.gained) == (lines(memory(1), memory(2)), 2)
+        assert (world.read(CORE), said.difference.gained) == (lines(memory(1), memory(2)), 2)
         assert world.path(CORE).stat().st_mode & 0o777 == 0o600
         undo(world.store, done.receipt or "", world.now)
         assert not world.path(CORE).exists()

@@ -107,7 +107,7 @@ def test_a_forgotten_memory_in_quarantine_is_added_to_its_file(case: Case, quick
         forget(site, other.id)
         [entry] = [each for each in list_backups(site.store, LATER) if each.id.startswith("q")]
         shown = restore(site.store, LATER, file=None, at=entry.id, dry_run=True)[1]
-        assert "number 1" in shown.diff
+        assert "number 1" in shown.difference.text
         assert b"number 1" not in content(site)
         assert restore(site.store, LATER, file=None, at=entry.id)[0].receipt is not None
         assert (content(site).count(b'"number 0"'), content(site).count(b'"number 1"')) == (1, 1)
