@@ -12,6 +12,7 @@ import os
 import shlex
 import stat
 
+import msgspec
 from msgspec import Struct
 
 from memoryd.core.index import FileRow
@@ -21,6 +22,7 @@ from memoryd.errors import AlreadyRunningError, DeniedError
 from memoryd.operations.losses import accept_losses
 from memoryd.store import Store
 
+IDENTITY, SUSPICION = "identity", "suspect"  # journal keys: the directory that is the root, and why it is suspect
 MAX_COMPARED = 500  # files whose contents are compared, a sample of all
 TRUST_S = 60.0  # a replacement with valid memories for this long is accepted as the root
 
@@ -55,9 +57,26 @@ def check_root(store: Store, now: float) -> RootCheck:
     return _identify(store, now)
 
 
+class _Suspicion(Struct, omit_defaults=True):
+    """Why a root is suspect. `valid_since`: when it was first seen with valid memories, in epoch seconds. `loss`: files
+    are gone from the same directory, of which only their return counts."""
+
+    why: str
+    valid_since: float | None
+    loss: bool = False
+
+
+def _suspicion(store: Store) -> _Suspicion | None:
+    return msgspec.convert(store.journal.facts.get(SUSPICION), _Suspicion | None)
+
+
+def _set_suspicion(store: Store, suspicion: _Suspicion | None) -> None:
+    store.journal.facts.set(SUSPICION, msgspec.to_builtins(suspicion))
+
+
 def _missing(store: Store) -> RootCheck:
-    store.journal.facts.set("suspect", None)
-    if store.journal.facts.get("identity") is not None:
+    _set_suspicion(store, None)
+    if store.journal.facts.get(IDENTITY) is not None:
         return RootCheck(
             "missing", f"{store.path} does not exist; nothing was forgotten, memoryd resumes when it is back"
         )
@@ -75,7 +94,7 @@ def create_root(store: Store) -> bool:
     users with access to the parent directory get access to the new one.
     """
     above = os.path.dirname(store.path)
-    if store.journal.facts.get("identity") is not None or store.layout is None or not os.path.isdir(above):
+    if store.journal.facts.get(IDENTITY) is not None or store.layout is None or not os.path.isdir(above):
         return False
     shared = os.stat(above).st_mode & (0o777 | stat.S_ISVTX)
     mode = 0o700 if store.layout.files.owner_only or shared & stat.S_ISVTX else shared | 0o700
@@ -92,7 +111,7 @@ def remove_new_root(store: Store) -> None:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
             raise
         return  # no longer empty
-    store.journal.facts.set("identity", None)
+    store.journal.facts.set(IDENTITY, None)
 
 
 def _identity(store: Store) -> list[int | None]:
@@ -101,47 +120,48 @@ def _identity(store: Store) -> list[int | None]:
 
 
 def _identify(store: Store, now: float) -> RootCheck:
-    known = store.journal.facts.get("identity")
+    known = store.journal.facts.get(IDENTITY)
     current = _identity(store)
-    suspect = store.journal.facts.get("suspect")
-    if suspect is not None and known == current and not suspect.get("loss"):  # the directory itself is back
-        store.journal.facts.set("suspect", None)
-        suspect = None
-    if known in (None, current) and suspect is None:
+    suspicion = _suspicion(store)
+    if suspicion is not None and known == current and not suspicion.loss:  # the directory itself is back
+        suspicion = None
+        _set_suspicion(store, None)
+    if known in (None, current) and suspicion is None:
         if known is None:
-            store.journal.facts.set("identity", current)
+            store.journal.facts.set(IDENTITY, current)
         return RootCheck("ok")
-    if suspect is None:
+    if suspicion is None:
         _pin_newest(store)
-        suspect = {"why": f"another directory is at {store.path}", "valid_since": None}
-        store.journal.facts.set("suspect", suspect)
-    return _judge(store, suspect, now)
+        suspicion = _Suspicion(f"another directory is at {store.path}", None)
+        _set_suspicion(store, suspicion)
+    return _judge(store, suspicion, now)
 
 
 def mark_suspect(store: Store, why: str) -> None:
     """Mark the root as suspect after a sudden loss without a visible cause, and stop until it is explained."""
     _pin_newest(store)
-    store.journal.facts.set("suspect", {"why": why, "valid_since": None, "loss": True})
+    _set_suspicion(store, _Suspicion(why, None, loss=True))
 
 
-def _judge(store: Store, suspect: dict[str, object], now: float) -> RootCheck:
+def _judge(store: Store, suspicion: _Suspicion, now: float) -> RootCheck:
     """Accept a suspect root once most of the known files are back, or after a minute with valid memories.
 
     After a sudden loss in the same directory, only the return of the files counts.
     """
-    if _is_back(store, now, all_files=bool(suspect.get("loss"))):
+    if _is_back(store, now, all_files=suspicion.loss):
         accept(store)
         return RootCheck("ok")
-    since = suspect.get("valid_since")
-    if isinstance(since, float) and since > now:
+    since = suspicion.valid_since
+    if since is not None and since > now:
         since = None  # the clock was set back: the minute starts again
-    valid = not suspect.get("loss") and _holds_memories(store, now)
-    if valid and isinstance(since, float) and now - since >= TRUST_S:
+    valid = not suspicion.loss and _holds_memories(store, now)
+    if valid and since is not None and now - since >= TRUST_S:
         _accept_other(store)
         return RootCheck("ok")
-    if valid != (since is not None) or since != suspect.get("valid_since"):
-        store.journal.facts.set("suspect", {**suspect, "valid_since": now if valid else None})
-    why = f"{suspect['why']}; nothing is written until it is explained: `memoryd root resume {store.name}`"
+    if valid != (since is not None) or since != suspicion.valid_since:
+        suspicion.valid_since = now if valid else None
+        _set_suspicion(store, suspicion)
+    why = f"{suspicion.why}; nothing is written until it is explained: `memoryd root resume {store.name}`"
     return RootCheck("suspect", why)
 
 
@@ -194,8 +214,8 @@ def _holds_memories(store: Store, now: float) -> bool:
 
 def accept(store: Store) -> None:
     """Accept the current directory as the root."""
-    store.journal.facts.set("identity", _identity(store))
-    store.journal.facts.set("suspect", None)
+    store.journal.facts.set(IDENTITY, _identity(store))
+    _set_suspicion(store, None)
     store.index.dirty = True
 
 
