@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from memoryd.core.findings import Finding, Severity
@@ -21,8 +23,30 @@ from memoryd.index.texts import identity_of
 from memoryd.store import Store
 from memoryd.store.recent_changes import LostWrite, RecentChange
 
-MEMORYD_CHANGES = "ours"  # journal key: path -> {"out": removed ids, "in": added ids, "sha": digest after the change}
+MEMORYD_CHANGES = "ours"  # journal key: path -> _RecordedChange
 MAX_IDS = 200  # per file; further ids are not watched
+LOST_WRITE_CODE = "change-was-undone"
+LOST_WRITES_TOPIC = "undone"
+WATCHED_S = 600.0  # how long a change is watched
+REWRITES = 2  # writes of other programs after which a change that is still there is not watched any more
+REPORT_S = 86_400.0  # how long a lost write is among the findings
+
+
+class _RecordedChange(Struct):
+    """A change by memoryd to a file since an agent last wrote it: the ids that must be gone, those that must be there,
+    and the SHA-256 of the file after it."""
+
+    removed: list[str] = field(name="out")
+    added: list[str] = field(name="in")
+    digest: str = field(name="sha")
+
+
+def _recorded(store: Store) -> dict[str, _RecordedChange]:
+    return msgspec.convert(store.journal.facts.get(MEMORYD_CHANGES, {}), dict[str, _RecordedChange])
+
+
+def _save(store: Store, changes: dict[str, _RecordedChange]) -> None:
+    store.journal.facts.set(MEMORYD_CHANGES, msgspec.to_builtins(changes))
 
 
 def record_change(
@@ -34,26 +58,27 @@ def record_change(
     """
     if receipt is None or not store.file_rules.agent_caches_file:
         return
-    changes: dict[str, Any] = store.journal.facts.get(MEMORYD_CHANGES, {})
+    changes = _recorded(store)
     for step in store.journal.entry(receipt).steps:
         if step.after_sha is None:
             continue
-        before = changes.get(step.path, {})
-        is_new = not before or before["sha"] != step.before_sha
-        absent = [*([] if is_new else before["out"]), *(removed or {}).get(step.path, ())]
-        present = [*([] if is_new else before["in"]), *added]
-        changes[step.path] = {
-            "out": [each for each in dict.fromkeys(absent) if each not in added][-MAX_IDS:],
-            "in": [each for each in dict.fromkeys(present) if each not in absent or each in added][-MAX_IDS:],
-            "sha": step.after_sha,
-        }
-    store.journal.facts.set(MEMORYD_CHANGES, changes)
+        before = changes.get(step.path)
+        if before is None or before.digest != step.before_sha:
+            before = _RecordedChange([], [], "")
+        absent = [*before.removed, *(removed or {}).get(step.path, ())]
+        present = [*before.added, *added]
+        changes[step.path] = _RecordedChange(
+            [each for each in dict.fromkeys(absent) if each not in added][-MAX_IDS:],
+            [each for each in dict.fromkeys(present) if each not in absent or each in added][-MAX_IDS:],
+            step.after_sha,
+        )
+    _save(store, changes)
 
 
 def is_memoryd_version(store: Store, row: FileRow) -> bool:
     """True if the last recorded change of memoryd left the file as it is."""
-    change = store.journal.facts.get(MEMORYD_CHANGES, {}).get(row.path)
-    return change is not None and bool(change["sha"] == row.digest)
+    change = _recorded(store).get(row.path)
+    return change is not None and change.digest == row.digest
 
 
 def is_watched(store: Store, path: str) -> bool:
@@ -72,30 +97,27 @@ def undo_findings(store: Store, row: FileRow, document: Document, reported: Coll
     ids in `reported`."""
     if row.role != Role.SOURCE or row.pending:
         return
-    known: dict[str, Any] = store.journal.facts.get(MEMORYD_CHANGES, {})
+    known = _recorded(store)
     change = known.get(row.path)
-    if change is None or change["sha"] == row.digest:
+    if change is None or change.digest == row.digest:
         return
     back, lost = set[str](), set[str]()
     if not is_newest_change(store, row):
         present = {record.id for record in document.records}
-        missing = set(change["in"]) - present
-        back = set(change["out"]) & present - set(reported)
+        missing = set(change.added) - present
+        back = set(change.removed) & present - set(reported)
         lost = missing - _changed_ids(store, document, missing).keys() - set(reported)
     if back:
         what = "1 memory that was removed is" if len(back) == 1 else f"{len(back)} memories that were removed are"
         message = f"{what} back: the agent overwrote the file with an older state"
-        yield Finding("change-was-undone", row.path, message, id=min(back))
+        yield Finding(LOST_WRITE_CODE, row.path, message, id=min(back))
     elif lost:
-        what = (
-            "1 memory stored through memoryd is"
-            if len(lost) == 1
-            else f"{len(lost)} memories stored through memoryd are"
-        )
-        message = f"{what} gone: the agent overwrote the file with an older state"
-        yield Finding("change-was-undone", row.path, message, id=min(lost))
+        what = "1 memory stored" if len(lost) == 1 else f"{len(lost)} memories stored"
+        verb = "is" if len(lost) == 1 else "are"
+        message = f"{what} through memoryd {verb} gone: the agent overwrote the file with an older state"
+        yield Finding(LOST_WRITE_CODE, row.path, message, id=min(lost))
     del known[row.path]
-    store.journal.facts.set(MEMORYD_CHANGES, known)
+    _save(store, known)
 
 
 def _changed_ids(store: Store, document: Document, missing: Collection[str]) -> dict[str, str]:
@@ -119,13 +141,6 @@ def _changed_ids(store: Store, document: Document, missing: Collection[str]) -> 
         if old_id not in present and text and new_ids[text]:
             changed[old_id] = new_ids[text].pop(0)
     return {each: changed[each] for each in missing if each in changed}
-
-
-LOST_WRITE_CODE = "change-was-undone"
-WATCHED_S = 600.0
-REWRITES = 2
-REPORT_S = 86_400.0
-LOST_WRITES_TOPIC = "undone"
 
 
 def watch_change(store: Store, path: str, identity: str, recent: RecentChange) -> None:
