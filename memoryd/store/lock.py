@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from memoryd.core.progress import ProgressMeter
-from memoryd.disk.locks.file import hold_soft
 from memoryd.disk.locks.hold import DirectoryLock, HeldLock
+from memoryd.disk.locks.soft import hold_soft
 from memoryd.disk.locks.trace import LockWatch, Trace
 from memoryd.disk.tree import Tree
 from memoryd.errors import ShuttingDownError

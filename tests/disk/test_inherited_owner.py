@@ -14,7 +14,8 @@ import pytest
 from memoryd.core.retention import Quality
 from memoryd.disk import atomic, backups
 from memoryd.disk.journal import Journal
-from memoryd.disk.locks.file import hold_soft, open_or_create
+from memoryd.disk.locks.file import open_or_create
+from memoryd.disk.locks.soft import hold_soft
 from memoryd.disk.tree import Tree
 
 pytestmark = [

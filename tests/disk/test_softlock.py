@@ -14,8 +14,8 @@ import pytest
 
 import memoryd
 from memoryd.core.lock_staleness import State
-from memoryd.disk.locks.file import hold_soft
 from memoryd.disk.locks.inspect import LockRules, clear, inspect
+from memoryd.disk.locks.soft import hold_soft
 from memoryd.errors import BusyError
 
 NAME = ".archive.lock"

@@ -1,5 +1,4 @@
-"""Primitive operations on a lock file: open it safely, flock it, read its owner, remove it, or create one whose
-existence is the lock (`hold_soft`).
+"""Primitive operations on a lock file: create or open it safely, flock it, read its owner, remove it.
 
 A lock file is in a directory that other programs write to. So its type is checked before it is opened (opening a
 pipe or a device has side effects), links are never followed, and the open never blocks.
@@ -9,22 +8,16 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import stat
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Literal
 
-from memoryd.core.dates import iso
 from memoryd.core.lock_owner import MAX_RECORD, LockOwner, parse_owner
 from memoryd.core.lock_staleness import Answer
 from memoryd.disk import processes, syscalls
-from memoryd.disk.syscalls import UNSUPPORTED
 from memoryd.disk.temps import temp_name
-from memoryd.errors import BusyError, DeniedError, GuardError, RootMissingError
-from memoryd.log import get_logger
+from memoryd.errors import DeniedError, GuardError, RootMissingError
 
 RetireOutcome = Literal["removed", "emptied", "left"]
 
@@ -78,13 +71,28 @@ def open_existing(dir_fd: int, name: str, flags: int) -> int | None:
     return fd
 
 
+def create(dir_fd: int, name: str, record: bytes = b"") -> int:
+    """Create a lock file, with its record if it has one, and return its descriptor. Raises FileExistsError."""
+    fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=dir_fd)
+    try:
+        syscalls.inherit_owner(fd, dir_fd)
+        if record:
+            os.write(fd, record)
+    except BaseException:
+        os.close(fd)
+        if record:  # without it nobody could ever clear the lock; a flock file stays: another process may have it open
+            os.unlink(name, dir_fd=dir_fd)
+        raise
+    return fd
+
+
 def open_or_create(dir_fd: int, name: str) -> tuple[int, bool] | None:
     """Open for reading and writing. Return (fd, created), or None if the file is changing; retry.
 
     Raises IrregularLockError, DeniedError, RootMissingError; OSError for a full or failing disk.
     """
     try:
-        return _create(dir_fd, name), True
+        return create(dir_fd, name), True
     except FileExistsError:
         pass  # the usual case under contention: open the existing file
     except FileNotFoundError as error:
@@ -211,81 +219,3 @@ def open_elsewhere(name: str, fd: int) -> tuple[Answer, int]:
     """Return whether another process has this lock file open, as `processes.open_elsewhere` does."""
     base = os.path.basename(name)
     return processes.open_elsewhere(fd, lambda path: os.path.basename(path) == base)
-
-
-log = get_logger(__name__)
-
-_held: set[tuple[int, int]] = set()  # (device, inode) of each soft lock this process holds
-
-
-def is_held_here(dev: int, inode: int) -> bool:
-    """True if this process holds that soft lock."""
-    return (dev, inode) in _held
-
-
-@contextmanager
-def hold_soft(dir_fd: int, name: str, wall: Callable[[], float] = time.time) -> Iterator[None]:
-    """Hold a lock whose existence is the lock, in the format of the program that introduced it: a file that appears
-    complete, in one step, containing `{"pid": ..., "started_at": ...}`. It is removed only if it is still our file.
-
-    Raises BusyError if the file exists, whichever program created it: the sweep clears provably stale locks."""
-    record = {"pid": os.getpid(), "started_at": iso(wall()), "host": os.uname().nodename, "owner": "memoryd"}
-    try:
-        fd = _publish(dir_fd, name, json.dumps(record).encode())
-    except FileExistsError as error:
-        hint = "`memoryd lock list` shows who; a dead holder's is cleared by the lock sweep"
-        raise BusyError(f"`{name}` is held by another program", hint=hint, data={"path": name}) from error
-    status = os.fstat(fd)
-    identity = (status.st_dev, status.st_ino)
-    _held.add(identity)
-    try:
-        yield
-    finally:
-        _held.discard(identity)
-        try:
-            _release(dir_fd, name, identity)
-        finally:
-            os.close(fd)  # not earlier: while it is open, no other file can reuse the inode number
-
-
-def _publish(dir_fd: int, name: str, record: bytes) -> int:
-    """Create the lock with its record in one step: a lock without a record could never be proved stale."""
-    temp = temp_name(name)
-    fd = _create(dir_fd, temp, record)
-    try:
-        os.fsync(fd)
-        os.link(temp, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
-        os.unlink(temp, dir_fd=dir_fd)
-    except BaseException as error:
-        os.close(fd)
-        with suppress(FileNotFoundError):
-            os.unlink(temp, dir_fd=dir_fd)
-        if isinstance(error, OSError) and error.errno in {*UNSUPPORTED, errno.EPERM}:
-            return _create(dir_fd, name, record)  # a file system without hard links
-        raise
-    return fd
-
-
-def _create(dir_fd: int, name: str, record: bytes = b"") -> int:
-    fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFE, 0o600, dir_fd=dir_fd)
-    try:
-        syscalls.inherit_owner(fd, dir_fd)
-        if record:
-            os.write(fd, record)
-    except BaseException:
-        os.close(fd)
-        if record:  # without it nobody could ever clear the lock; a flock file stays: another process may have it open
-            os.unlink(name, dir_fd=dir_fd)
-        raise
-    return fd
-
-
-def _release(dir_fd: int, name: str, identity: tuple[int, int]) -> None:
-    """Remove the lock. Leftovers are cleared by the next sweep: this process no longer holds the recorded lock."""
-    try:
-        with suppress(FileNotFoundError):
-            status = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-            if (status.st_dev, status.st_ino) == identity:
-                os.unlink(name, dir_fd=dir_fd)
-    except OSError as error:
-        log.warning("could not release the lock", name=name, reason=error.strerror)

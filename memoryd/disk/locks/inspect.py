@@ -14,7 +14,8 @@ from memoryd.core.lock_owner import LockOwner
 from memoryd.core.lock_staleness import Evidence, Kind, State, Verdict, judge, lock_time
 from memoryd.disk import processes
 from memoryd.disk.locks import file as lockfile
-from memoryd.disk.locks.file import IrregularLockError, is_held_here
+from memoryd.disk.locks.file import IrregularLockError
+from memoryd.disk.locks.soft import is_held_here
 from memoryd.disk.locks.trace import Identity, identity_of
 
 Action = Literal["none", "removed", "emptied", "left"]
