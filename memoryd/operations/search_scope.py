@@ -22,7 +22,7 @@ from memoryd.core.secrets import redact
 from memoryd.errors import UsageError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.layouts.user_document.parser import user_of
-from memoryd.layouts.user_document.writer import match_user
+from memoryd.layouts.user_document.users import match_user
 from memoryd.log import get_logger
 
 log = get_logger(__name__)
