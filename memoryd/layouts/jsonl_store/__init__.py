@@ -15,9 +15,10 @@ from memoryd.core.findings import ERROR, INFO, WARNING, Code
 from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory
-from memoryd.layouts.jsonl_store import archive, index, parser, repair, schema, writer
+from memoryd.layouts.jsonl_store import agent_json, archive, index, parser, repair, schema, writer
+from memoryd.layouts.jsonl_store.agent_json import is_agent_file
 from memoryd.layouts.jsonl_store.parser import recognise
-from memoryd.layouts.jsonl_store.schema import FILE_TYPES, INDEX, is_agent_file
+from memoryd.layouts.jsonl_store.schema import FILE_TYPES, INDEX
 from memoryd.layouts.protocol import (
     FileRules,
     IndexRenderer,
@@ -63,7 +64,7 @@ class JsonlReader(Reader):
     def parse(self, path: str, data: bytes, *, now: float, mtime: float, base: ParseOffset) -> Document:
         """Parse a JSONL file, an archive, or an `<agent-id>.json` file. Never raises."""
         if is_agent_file(path):
-            return parser.parse_agent_file(path, data, now=now, mtime=mtime)
+            return agent_json.parse(path, data, now=now, mtime=mtime)
         counted = path in FILE_TYPES
         kind = FILE_TYPES[path] if counted else archive.archived_type(path)
         return parser.parse_lines(path, data, kind, now=now, mtime=mtime, base=base, counted=counted)

@@ -19,7 +19,8 @@ from memoryd.core.records import Entry, FileChange, FileStats, JsonObject, Role
 from memoryd.core.spans import Content, joined
 from memoryd.layouts.directory import is_other_json
 from memoryd.layouts.index_text import IN_ONE_LINE, IdLists, json_text
-from memoryd.layouts.jsonl_store.schema import FILE_TYPES, IMPORTANCE, INDEX, TYPES, is_agent_file
+from memoryd.layouts.jsonl_store.agent_json import is_agent_file
+from memoryd.layouts.jsonl_store.schema import FILE_TYPES, IMPORTANCE, INDEX, TYPES
 from memoryd.layouts.protocol import IndexResult, IndexView
 
 VERSION = "1.0.0"

@@ -3,9 +3,6 @@
 JSONL files are parsed line by line. Only "\n" ends a line (a "\r" before it is preserved and reported); U+2028 and the
 like do not. Nothing is dropped: bytes that are not a record are a gap that every rewrite preserves.
 
-The real server of seed 004 has another format: one `<agent-id>.json` per agent, with `core_memories`, `learnings`,
-`tasks` and `metadata`. memoryd reads and checks these files but never writes them.
-
 Recognition distinguishes the layout from datasets, logs and task lists, whose files have the same names.
 """
 
@@ -18,20 +15,18 @@ from typing import Any, NamedTuple
 import msgspec
 
 from memoryd.core.findings import Finding
-from memoryd.core.json_spans import elements, last_member, line_numbers, members, skip_space
 from memoryd.core.records import FRESH_S, Document, JsonObject, NativeMemory, ParseOffset, Record
 from memoryd.core.secrets import headline
 from memoryd.core.spans import BOM, Span, replace_surrogates
 from memoryd.layouts.directory import HEAD_SIZE, Directory, first_value
+from memoryd.layouts.jsonl_store.agent_json import is_agent_file, is_agent_json
 from memoryd.layouts.jsonl_store.schema import (
     FILE_TYPES,
     INDEX,
-    MAX_CONTENT,
     MAX_LINE,
     MAX_USES,
     TYPES,
     WEIGHTS,
-    is_agent_file,
     read_memory,
 )
 from memoryd.layouts.validation import Problem
@@ -257,83 +252,6 @@ def _text_id(native: NativeMemory) -> str | None:
     return replace_surrogates(identity) if isinstance(identity, str) else None
 
 
-# --- files of the real server
-
-_LISTS = {"core_memories": "core", "learnings": "learning", "tasks": "task"}
-
-
-def parse_agent_file(path: str, data: bytes, *, now: float, mtime: float) -> Document:
-    """Parse an `<agent-id>.json` file; any other JSON file gets the finding `foreign-file`."""
-    try:
-        content = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if abs(now - mtime) < FRESH_S:
-            return Document(path, (), (), pending=True)
-        if b"core_memories" not in data:
-            return Document(path, (), (Finding("foreign-file", path, "not part of the layout"),))
-        message = f"Invalid JSON: {error}; restore it from the .backup file next to it"
-        return Document(path, (), (Finding("corrupt-file", path, message),), 1, 1)
-    if not isinstance(content, dict) or "core_memories" not in content:
-        return Document(path, (), (Finding("foreign-file", path, "not part of the layout"),))
-    findings = [Finding("shipped-form", path, "an <agent-id>.json file of the real server; read-only")]
-    records: list[Record] = []
-    lists = members(data, skip_space(data, 0))
-    for key, kind in _LISTS.items():
-        natives = content.get(key, [])
-        if not isinstance(natives, list):
-            findings.append(Finding("invalid-schema", path, f"{key}: not a list"))
-            continue
-        member = last_member(lists, key)
-        spans = elements(data, member.value) if member is not None else []
-        for position, (native, span, line) in enumerate(zip(natives, spans, line_numbers(data, spans), strict=True)):
-            place = f"{key}[{position}]"
-            problem = _agent_problem(native)
-            if problem:
-                findings.append(Finding("invalid-schema", path, f"{place}: {problem}"))
-            else:
-                records.append(_agent_record(f"{path}#{place}", native, kind, span, line, now=now, mtime=mtime))
-    return Document(path, tuple(records), tuple(findings), len(records))
-
-
-def _agent_content(native: NativeMemory) -> Any:
-    return native.get("content") or native.get("description") or native.get("title")
-
-
-def _agent_problem(native: object) -> str:
-    """Return why this is not a memory, else "". The real server writes fewer fields than the seed requires."""
-    if not isinstance(native, dict):
-        return "not an object"
-    content = _agent_content(native)
-    valid = isinstance(content, str) and 0 < len(content) <= MAX_CONTENT
-    return "" if valid else "content is missing or too long"
-
-
-def _agent_record(
-    fallback: str, native: NativeMemory, kind: str, span: Span, line: int, *, now: float, mtime: float
-) -> Record:
-    content = _agent_content(native)
-    memory = read_memory({**native, "content": content}, kind, now=now, mtime=mtime)
-    facts = {**(memory.facts or {}), "shipped": True}
-    category = facts.get("category")
-    return Record(
-        span,
-        line,
-        memory.id or fallback,
-        kind,
-        replace_surrogates(headline(content)),
-        facts.get("created"),
-        facts.get("accessed"),
-        tuple(facts.get("tags", ())),
-        False,
-        native,
-        facts,
-        replace_surrogates(content),
-        (category,) if category else (),
-        WEIGHTS[facts["importance"]] if "importance" in native and "importance" in facts else None,
-        min(facts.get("access_count", 0), MAX_USES),
-    )
-
-
 # --- recognition
 
 _LINES = 20  # lines checked in each file
@@ -350,8 +268,8 @@ def recognise(directory: Directory) -> str | None:
         return f"{memories[0]} holds a memory"
     if present and not lines and is_index(directory.json(INDEX) if INDEX in directory.files else None):
         return f"{INDEX} counts memories by type"
-    return next((f"{path} holds the memories of an agent" for path in directory.first(is_agent_file)
-                 if _is_agent_json(directory.json(path))), None)  # fmt: skip
+    agents = (path for path in directory.first(is_agent_file) if is_agent_json(directory.json(path)))
+    return next((f"{path} holds the memories of an agent" for path in agents), None)
 
 
 def is_index(content: object) -> bool:
@@ -370,9 +288,3 @@ def _is_memory(native: object) -> bool:
     if not isinstance(native, dict) or not all(isinstance(native.get(key), str) for key in ("id", "content")):
         return False
     return native.get("type") in TYPES
-
-
-def _is_agent_json(content: object) -> bool:
-    if not isinstance(content, dict) or not isinstance(content.get("core_memories"), list):
-        return False
-    return isinstance(content.get("learnings"), list) or isinstance(content.get("tasks"), list)

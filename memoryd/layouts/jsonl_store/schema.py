@@ -41,7 +41,6 @@ FILE_TYPES: Mapping[str, str] = {
     "tasks.jsonl": "task",
 }
 INDEX = "index.json"
-_AGENT_FILE = re.compile(r"(?!index\.json$)[^./][^/]*\.json")
 IMPORTANCE = ("high", "medium", "low")
 # Ranking weights; the seed names three levels without distances, so they are evenly spaced.
 WEIGHTS: Mapping[str, float] = {"high": 1.0, "medium": 0.5, "low": 0.0}
@@ -54,12 +53,6 @@ MAX_TAG = 30
 MAX_USES = 2**53  # JSON numbers are unbounded, database columns are not
 
 _UUID4 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
-
-
-def is_agent_file(path: str) -> bool:
-    """Return True for `x.json` at the top of the store, which may be an `<agent-id>.json` file of the real server; only
-    its content shows whether it is."""
-    return _AGENT_FILE.fullmatch(path) is not None
 
 
 # The fields that `add` and `update` take.
