@@ -13,7 +13,7 @@ from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.engine.backfill import VectorsDue
 from memoryd.engine.inbox import HALF_WRITTEN_S, Inbox
 from memoryd.engine.interfaces import Clock, Hints, Tell
-from memoryd.engine.jobs import LOOKS, OPERATIONS, Job
+from memoryd.engine.jobs import OPERATIONS, READ_ONLY, Job
 from memoryd.engine.memories import STORING
 from memoryd.engine.root import Root
 from memoryd.errors import TimeoutExpiredError
@@ -175,7 +175,7 @@ class Commands:
         if job.name in ("check", "verify"):
             root.scan(verify=job.name == "verify")
             root.health.require(job.name)
-        if job.name not in LOOKS:
+        if job.name not in READ_ONLY:
             root.recover_once()
         result = OPERATIONS[job.name](self._store, job, self._clock.wall())
         if job.name.startswith("backup") and self._store.attached:

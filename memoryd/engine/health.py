@@ -20,7 +20,7 @@ from memoryd.disk.disk_errors import probe_write, refusal
 from memoryd.disk.tree import PathState
 from memoryd.engine.deadlines import MAX_TROUBLE_S
 from memoryd.engine.interfaces import Clock, Hints, Tell
-from memoryd.engine.jobs import LOOKS
+from memoryd.engine.jobs import READ_ONLY
 from memoryd.engine.watch import Watch
 from memoryd.errors import (
     BusyError,
@@ -233,18 +233,20 @@ class Health:
         if store.layout is None and name not in ("sync", "rescan"):
             reason = f"root {store.name} has no layout: {self.index_blocked_reason}"
             raise InvalidMemoryError(reason, hint="name its layout in the configuration")
-        if store.foreign_reason is not None and name not in (*LOOKS, "reindex") and not dry_run:
+        writes = name not in READ_ONLY
+        changes_memories = writes and name != "reindex" and not dry_run
+        if changes_memories and store.foreign_reason is not None:
             raise InvalidMemoryError(
                 f"root {store.name}: {store.foreign_reason}", hint="name a directory of a known layout"
             )
-        if store.guess_reason is not None and name not in (*LOOKS, "reindex") and not dry_run:
+        if changes_memories and store.guess_reason is not None:
             raise InvalidMemoryError(f"root {store.name}: {self._guess}", hint=f"`memoryd root confirm {store.name}`")
-        if self._newer and name not in LOOKS:
+        if writes and self._newer:
             raise GuardError(
                 f"root {store.name} is read-only: {self.index_blocked_reason}",
                 hint='it belongs to a newer program; `newer_index = "rebuild"` in the configuration overrides that',
             )
-        blocked = store.blocked() if name not in LOOKS else None
+        blocked = store.blocked() if writes else None
         if blocked is not None:
             raise BusyError(f"root {store.name}: {blocked}", hint="finish that first, then try again")
 

@@ -286,7 +286,7 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 
 # Commands that only read: they may run on a root that must not be written to.
-LOOKS = ("check", "plan", "backup.list", "backup.verify", "lock.list", "sync", "rescan", "verify", "memory.get")
+READ_ONLY = ("check", "plan", "backup.list", "backup.verify", "lock.list", "sync", "rescan", "verify", "memory.get")
 
 
 def runnable(store: Store) -> tuple[str, ...]:
