@@ -30,10 +30,11 @@ from memoryd.cli.options import (
     socket_of,
 )
 from memoryd.cli.screen import print_json
-from memoryd.control.methods import LAYOUTS, Method, Param, groups
+from memoryd.control.methods import Method, Param, groups
 from memoryd.control.parameters import check_params
 from memoryd.core.spans import is_encodable
 from memoryd.errors import InvalidMemoryError, UsageError
+from memoryd.layouts.registry import NAMES
 
 _TYPES: dict[str, click.ParamType[Any]] = {"str": click.STRING, "int": click.INT, "float": click.FLOAT}
 MANY_CHOICES = 5  # from this number on, choices are listed in the help text instead of the metavar
@@ -135,7 +136,7 @@ def _completion(method: Method, param: Param) -> Complete | None:
 def _option_help(param: Param) -> str:
     """Return the help as a sentence, with the choices if there are too many for the metavar. A help text that starts
     with the name of a layout is not capitalised."""
-    text = param.help if param.help.partition(":")[0] in LAYOUTS else f"{param.help[0].upper()}{param.help[1:]}"
+    text = param.help if param.help.partition(":")[0] in NAMES else f"{param.help[0].upper()}{param.help[1:]}"
     return f"{text}: {', '.join(param.choices)}." if len(param.choices) >= MANY_CHOICES else f"{text}."
 
 

@@ -23,9 +23,9 @@ from memoryd.cli.options import (
 )
 from memoryd.cli.screen import Screen, make_screen, print_json, printable
 from memoryd.cli.views_status import format_counts, name_action
-from memoryd.control.methods import LAYOUTS
 from memoryd.core.spans import is_encodable
 from memoryd.errors import ConflictError
+from memoryd.layouts.registry import LAYOUT_CHOICES
 
 if TYPE_CHECKING:
     from memoryd.config.detect import Detected
@@ -41,9 +41,9 @@ SHOWN = 12  # findings and actions of each directory; --json has them all
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=LOCAL_PATH)
 @click.option(
     "--layout",
-    type=click.Choice(LAYOUTS),
+    type=click.Choice(LAYOUT_CHOICES),
     metavar="LAYOUT",
-    help=f"The layout of the PATHs (default: detected): {', '.join(LAYOUTS)}.",
+    help=f"The layout of the PATHs (default: detected): {', '.join(LAYOUT_CHOICES)}.",
 )
 @click.pass_context
 def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, as_json: bool) -> None:

@@ -12,8 +12,9 @@ from memoryd.cli import exits
 from memoryd.cli.first_contact import init, try_command
 from memoryd.cli.options import LOCAL_PATH, absolute_path, complete_roots, example, json_option, socket_of
 from memoryd.cli.screen import print_json
-from memoryd.control.methods import LAYOUTS, LEVELS, TOPICS
+from memoryd.control.methods import LEVELS, TOPICS
 from memoryd.errors import MemorydError, NoDaemonError, UnknownRootError
+from memoryd.layouts.registry import LAYOUT_CHOICES
 
 ROOTS_WAIT_S = 1.0  # for the names of the roots before an agent is served
 
@@ -22,9 +23,9 @@ ROOTS_WAIT_S = 1.0  # for the names of the roots before an agent is served
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=LOCAL_PATH)
 @click.option(
     "--layout",
-    type=click.Choice(LAYOUTS),
+    type=click.Choice(LAYOUT_CHOICES),
     metavar="LAYOUT",
-    help=f"The layout of the PATHs (default: detected): {', '.join(LAYOUTS)}.",
+    help=f"The layout of the PATHs (default: detected): {', '.join(LAYOUT_CHOICES)}.",
 )
 @click.option("--observe", is_flag=True, help="Watch, index for search and report; write nothing in a root unattended.")
 @click.option("--log-format", type=click.Choice(("auto", "console", "json")), default="auto", show_default=True)

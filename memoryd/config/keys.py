@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from memoryd.config import checks
 from memoryd.config.checks import Check
-from memoryd.config.settings import EMBEDDERS, LAYOUT_CHOICES, SECRETS
+from memoryd.config.settings import EMBEDDERS, SECRETS
 from memoryd.core.defaults import JOBS, Mode
 from memoryd.core.query import Rerank
-from memoryd.layouts.registry import LAYOUTS
+from memoryd.layouts.registry import LAYOUT_CHOICES, LAYOUTS
 
 YEARS = 36_500  # a hundred years in days
 DAY_S = 86_400

@@ -16,11 +16,11 @@ from msgspec import Struct
 from memoryd.config.checks import shown, suggestion
 from memoryd.config.keys import MEMORY_CONFIGURATION, ROOT, Key
 from memoryd.config.layers import Layer, limited_files, origins, policy, read_policy, read_table
-from memoryd.config.settings import COMMAND_LINE, LAYOUT_CHOICES, RootConfig
+from memoryd.config.settings import COMMAND_LINE, RootConfig
 from memoryd.config.toml_text import KeyPath, Problems
 from memoryd.core.defaults import Limit
 from memoryd.core.records import Role
-from memoryd.layouts.registry import LAYOUTS
+from memoryd.layouts.registry import LAYOUT_CHOICES, LAYOUTS
 
 NAME_RULE = "letters, digits and . _ - + @, with / between parts, at most 64 characters, not beginning with -"
 

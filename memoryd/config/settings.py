@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from memoryd.core.defaults import Policy
-from memoryd.layouts.registry import NAMES
 
-LAYOUT_CHOICES = ("auto", *NAMES)
 EMBEDDERS = ("static", "minilm", "endpoint", "off")
 SECRETS = ("seed", "literal", "shapes", "off")
 

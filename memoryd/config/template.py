@@ -13,9 +13,10 @@ from msgspec.structs import asdict
 from memoryd.config.detect import Detected
 from memoryd.config.keys import DAEMON, ENDPOINT, POLICY, SCHEDULE, SEARCH, SECRETS_KEY, Key
 from memoryd.config.roots import derive_name
-from memoryd.config.settings import LAYOUT_CHOICES, DaemonConfig, EndpointConfig, SearchConfig
+from memoryd.config.settings import DaemonConfig, EndpointConfig, SearchConfig
 from memoryd.config.toml_text import quoted, toml
 from memoryd.core.defaults import DEFAULT_SCHEDULE, Policy
+from memoryd.layouts.registry import LAYOUT_CHOICES
 
 WIDTH = 80  # columns of a comment
 

@@ -24,6 +24,7 @@ NAMES = (
     "jsonl-store",
     "notes",
 )
+LAYOUT_CHOICES = ("auto", *NAMES)  # what a user may name: a layout, or that it is to be recognised
 
 
 class _Layouts(Mapping[str, "Layout"]):

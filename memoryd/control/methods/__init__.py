@@ -10,7 +10,6 @@ from __future__ import annotations
 from memoryd.control.methods import memories, process, recovery, status, upkeep
 from memoryd.control.methods.method_types import (
     JOB_NAMES,
-    LAYOUTS,
     LEVELS,
     TOPICS,
     Field,
@@ -23,7 +22,6 @@ from memoryd.control.methods.method_types import (
 
 __all__ = [
     "JOB_NAMES",
-    "LAYOUTS",
     "LEVELS",
     "METHODS",
     "TABLE",

@@ -14,8 +14,6 @@ from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, UNSET, Meta, Struct, UnsetType, inspect
 
-from memoryd.layouts.registry import NAMES
-
 Kind = Literal["read", "job", "control"]
 # "list" is one of strings
 Type = Literal["str", "int", "float", "bool", "list", "numbers", "objects", "object"]
@@ -26,7 +24,6 @@ JobName = Literal["archive", "limits", "prune", "dedupe", "backup", "locks", "pe
 TOPICS: tuple[str, ...] = get_args(Topic)
 LEVELS: tuple[str, ...] = get_args(Level)
 JOB_NAMES: tuple[str, ...] = get_args(JobName)
-LAYOUTS = ("auto", *NAMES)
 
 Name = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
 """A text without a NUL byte, because it may name a file. Free text is a plain `str`."""

@@ -7,7 +7,6 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from memoryd.control.methods.method_types import (
-    LAYOUTS,
     GatheredResult,
     Method,
     Name,
@@ -20,6 +19,7 @@ from memoryd.control.methods.method_types import (
 )
 from memoryd.control.methods.shared import Root
 from memoryd.control.methods.upkeep import JobRows, LockRow
+from memoryd.layouts.registry import LAYOUT_CHOICES
 
 # --- status and checks
 
@@ -282,9 +282,9 @@ class RootAddRequest(Request, kw_only=True):
 
     path: Annotated[Name, parameter("the directory", Option("argument", local_path=True))]
     name: Annotated[Name | None, parameter("a short name (default: from the path)", Option("--name", "NAME"))] = None
-    layout: Annotated[Name | None, parameter("its layout (default: detected)", Option("--layout", choices=LAYOUTS))] = (
-        None
-    )
+    layout: Annotated[
+        Name | None, parameter("its layout (default: detected)", Option("--layout", choices=LAYOUT_CHOICES))
+    ] = None
 
 
 class RootsResult(GatheredResult, kw_only=True):
