@@ -14,12 +14,11 @@ from msgspec import Struct
 from memoryd.config import checks
 from memoryd.config.checks import Check
 from memoryd.config.settings import EMBEDDERS, SECRETS
-from memoryd.core.defaults import JOBS, Mode
+from memoryd.core.defaults import DAY, JOBS, Mode
 from memoryd.core.query import Rerank
 from memoryd.layouts.registry import LAYOUT_CHOICES, LAYOUTS
 
 YEARS = 36_500  # a hundred years in days
-DAY_S = 86_400
 
 
 class Key(Struct, frozen=True):
@@ -35,7 +34,7 @@ DAEMON: Mapping[str, Key] = {
     "settle_ms": Key(checks.integer(0, 60_000), "quiet time before index files are written in a burst, in ms"),
     "settle_cap_ms": Key(checks.integer(1, 600_000), "upper bound on that wait, counted from the first change"),
     "quiet_s": Key(checks.number(0, 3600), "quiet time that scheduled upkeep waits for, in seconds"),
-    "quiet_cap_s": Key(checks.number(0, DAY_S), "upper bound on that wait, counted from when it is due"),
+    "quiet_cap_s": Key(checks.number(0, DAY), "upper bound on that wait, counted from when it is due"),
     "max_clients": Key(checks.integer(1, 4096), "connections to the control socket at one time"),
 }
 
@@ -84,11 +83,9 @@ POLICY: Mapping[str, Key] = {
     "keep_importance": Key(
         checks.choices("high", "medium", "low"), "learnings of these importances are never archived by age"
     ),
-    "lock_stale_after_s": Key(
-        checks.number(1, 30 * DAY_S), "age at which a lock of a dead process is stale, in seconds"
-    ),
+    "lock_stale_after_s": Key(checks.number(1, 30 * DAY), "age at which a lock of a dead process is stale, in seconds"),
     "lock_unreadable_after_s": Key(
-        checks.number(1, 30 * DAY_S), "age at which an unheld lock that names no process is stale, in seconds"
+        checks.number(1, 30 * DAY), "age at which an unheld lock that names no process is stale, in seconds"
     ),
     "lock_wait_s": Key(checks.number(0, 3600), "how long to wait for a lock that is held, in seconds"),
     "final_newline": Key(

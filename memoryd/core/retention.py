@@ -19,11 +19,11 @@ from typing import TypeVar
 from msgspec import Struct
 
 from memoryd.core.dates import compact
+from memoryd.core.defaults import DAY
 
 _NAME = re.compile(r"(?P<prefix>.+)\.backup(?:\.(?P<stamp>[0-9]{8}_[0-9]{6})(?:_(?P<count>[0-9]{3,6}))?)?", re.DOTALL)
 _FUTURE_SLACK_S = 300.0
-_DAY_S = 86_400.0
-_WEEK_S = 7 * _DAY_S
+_WEEK = 7 * DAY
 
 
 class Quality(Struct, frozen=True):
@@ -190,9 +190,9 @@ def _spread(newest_first: Sequence[Backup], limit: int, now: float) -> Iterator[
 def _by_age(ages: Sequence[float]) -> Iterator[tuple[int, str]]:
     """Yield indexes with reasons, the most important first. The oldest of each age group later serves the next one."""
     recent = [(at, f"number {at + 1} from the newest") for at in range(min(2, len(ages)))]
-    day = [at for at, age in enumerate(ages) if age <= _DAY_S]
-    week = [at for at, age in enumerate(ages) if _DAY_S < age <= _WEEK_S]
-    older = [at for at, age in enumerate(ages) if age > _WEEK_S]
+    day = [at for at, age in enumerate(ages) if age <= DAY]
+    week = [at for at, age in enumerate(ages) if DAY < age <= _WEEK]
+    older = [at for at, age in enumerate(ages) if age > _WEEK]
     yield from recent
     yield from ((at, "the oldest of the last 24 hours") for at in day[-1:])
     yield from ((at, "the oldest of the last seven days") for at in week[-1:])

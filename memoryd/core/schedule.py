@@ -16,7 +16,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-MINUTE, HOUR, DAY = 60, 3600, 86_400
+from memoryd.core.defaults import DAY
+
+MINUTE, HOUR = 60, 3600
 MAX_INTERVAL_S = 3650 * DAY  # ten years; date arithmetic overflows beyond
 
 ALLOWED = '"every 30s", "every 10m", "every 6h", "every 1d", a cron line such as "15 3 * * 1-5", or "off"'

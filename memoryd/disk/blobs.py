@@ -13,10 +13,11 @@ import zlib
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 
+from memoryd.core.defaults import MB
 from memoryd.core.spans import sha256
 from memoryd.disk import atomic
 from memoryd.disk.journal import Journal
-from memoryd.disk.syscalls import MB, NotRegularError
+from memoryd.disk.syscalls import NotRegularError
 from memoryd.disk.temps import is_our_temp
 from memoryd.disk.tree import Tree
 from memoryd.errors import MemorydError

@@ -20,6 +20,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from memoryd.core.defaults import MB
 from memoryd.core.digest import digest_of
 from memoryd.core.spans import Fingerprint
 
@@ -38,7 +39,6 @@ libc = ctypes.CDLL(None, use_errno=True)
 """The C library. Functions are looked up at each call, so that tests can replace it by one that lacks some."""
 
 
-MB = 1024 * 1024
 PIECE = 256 * 1024  # bytes that are hashed at a time: they stay in the processor's cache
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 REGULAR = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

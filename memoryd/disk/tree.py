@@ -19,10 +19,10 @@ from enum import StrEnum
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from memoryd.core.defaults import MB
 from memoryd.core.spans import Fingerprint
 from memoryd.disk.scan import Scan, scan
 from memoryd.disk.syscalls import (
-    MB,
     ChangingError,
     NotBeneathError,
     NotRegularError,

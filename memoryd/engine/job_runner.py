@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.shared import ChangeResult
-from memoryd.disk.syscalls import MB, ChangingError, NotBeneathError, NotRegularError, TooLargeError
+from memoryd.core.defaults import MB
+from memoryd.disk.syscalls import ChangingError, NotBeneathError, NotRegularError, TooLargeError
 from memoryd.engine.interfaces import Clock, Hints, Tell
 from memoryd.engine.jobs import Job
 from memoryd.errors import (

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from msgspec import UNSET, to_builtins
 
 from memoryd.control.methods.memories import AddRequest, AddResult, MemoryRequest, StoredMemory, UpdateRequest
-from memoryd.core.schedule import DAY
+from memoryd.core.defaults import DAY
 from memoryd.engine.deadlines import NEVER
 from memoryd.engine.health import Health
 from memoryd.engine.interfaces import Clock, Tell

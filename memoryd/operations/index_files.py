@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from memoryd.core.defaults import MB
 from memoryd.core.findings import Finding
 from memoryd.core.index import IndexReader
 from memoryd.core.records import Entry, FileChange, FileStats, Role
@@ -24,7 +25,7 @@ from memoryd.disk.atomic import StoreChangedError
 from memoryd.disk.processes import is_exported
 from memoryd.disk.snapshots import FileState
 from memoryd.disk.spare_file import SpareFile
-from memoryd.disk.syscalls import MB, NO_READABLE_FILE, ChangingError, NotRegularError
+from memoryd.disk.syscalls import NO_READABLE_FILE, ChangingError, NotRegularError
 from memoryd.errors import BusyError
 from memoryd.layouts.protocol import IndexResult, IndexView, Layout
 from memoryd.log import get_logger

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from memoryd.core.defaults import DAY
 from memoryd.core.findings import Finding, Severity
 from memoryd.core.index import FileRow
 from memoryd.core.plan import Action, Kind
@@ -29,7 +30,7 @@ LOST_WRITE_CODE = "change-was-undone"
 LOST_WRITES_TOPIC = "undone"
 WATCHED_S = 600.0  # how long a change is watched
 REWRITES = 2  # writes of other programs after which a change that is still there is not watched any more
-REPORT_S = 86_400.0  # how long a lost write is among the findings
+REPORT_S = DAY  # how long a lost write is among the findings
 
 
 class _RecordedChange(Struct):

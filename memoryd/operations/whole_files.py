@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from memoryd.core.defaults import MB
 from memoryd.core.digest import digest_of
 from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
 from memoryd.core.records import Document, ParseOffset
 from memoryd.core.spans import Fingerprint
 from memoryd.disk.disk_errors import refusal
-from memoryd.disk.syscalls import MB, ChangingError, TooLargeError
+from memoryd.disk.syscalls import ChangingError, TooLargeError
 from memoryd.disk.tree import ScannedFiles
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.changed_lines import FileOutcome, append_part, restamp, with_counts

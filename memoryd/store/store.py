@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Struct
 
 from memoryd import __version__
-from memoryd.core.defaults import Limit, Mode, Policy
+from memoryd.core.defaults import MB, Limit, Mode, Policy
 from memoryd.core.findings import Finding
 from memoryd.core.ignore import is_ignored
 from memoryd.core.records import FileStats, ParseOffset, Role
@@ -29,7 +29,7 @@ from memoryd.disk.processes import network_file_system
 from memoryd.disk.scan import Scan
 from memoryd.disk.snapshots import UnsavedVersions, Vault
 from memoryd.disk.spare_file import SpareFile
-from memoryd.disk.syscalls import MB, NO_READABLE_FILE
+from memoryd.disk.syscalls import NO_READABLE_FILE
 from memoryd.disk.tree import PathState, Tree
 from memoryd.errors import BusyError, MemorydError, RootMissingError
 from memoryd.index.sqlite import open_index

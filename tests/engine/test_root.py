@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from memoryd.control.methods.memories import AddRequest, AddResult, UpdateRequest
-from memoryd.core.defaults import Policy
+from memoryd.core.defaults import MB, Policy
 from memoryd.core.index import IndexUnavailable
 from memoryd.disk import syscalls
-from memoryd.disk.syscalls import MB
 from memoryd.disk.tree import Tree
 from memoryd.engine import health as root_health
 from memoryd.engine.backfill import LATER_S

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from memoryd.disk.syscalls import MB
+from memoryd.core.defaults import MB
 from memoryd.errors import LimitExceededError
 from memoryd.layouts.protocol import NewMemory
 from memoryd.layouts.registry import LAYOUTS

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from memoryd.config.settings import SearchConfig
-from memoryd.core.defaults import DAY, Limit, LimitKind, Policy
+from memoryd.core.defaults import DAY, MB, Limit, LimitKind, Policy
 from memoryd.core.findings import Finding
 from memoryd.disk import syscalls
 from memoryd.disk.locks.trace import HONOUR_S
-from memoryd.disk.syscalls import MB
 from memoryd.errors import GuardError
 from memoryd.layouts.codes import CODES
 from memoryd.operations.backup import create_backups

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from memoryd.core.defaults import MB
 from memoryd.core.findings import Finding
 from memoryd.core.records import Document, ParseOffset
 from memoryd.core.spans import COARSE_RECENT_S, sha256
-from memoryd.disk.syscalls import MB, PIECE, ChangingError
+from memoryd.disk.syscalls import PIECE, ChangingError
 from memoryd.disk.tree import Tree
 from memoryd.errors import ShuttingDownError
 from memoryd.layouts.jsonl_store import JsonlReader
