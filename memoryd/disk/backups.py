@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from memoryd.core.progress import ProgressMeter
@@ -38,6 +38,7 @@ QualityOf = Callable[[bytes], Quality]
 # Backups this process has read or written: path -> the fingerprint then, and the SHA-256 (hex). While the fingerprint
 # is equal, another read would return the same cached pages; only an explicit verification reads them anyway.
 HashCache = dict[str, tuple[Fingerprint, str]]
+_DAMAGED = "its content is not what was backed up"
 
 
 class CreateResult(Struct, frozen=True):
@@ -50,54 +51,138 @@ class CreateResult(Struct, frozen=True):
     dropped: tuple[str, ...] = ()
 
 
-def create(
-    tree: Tree,
-    journal: Journal,
-    file: str,
-    content: bytes,
-    fingerprint: Fingerprint,
-    quality: Quality,
-    *,
-    limit: int,
-    now: float,
-    files: Sequence[str] = (),
-    backup_dir: str = BACKUP_DIR,
-    quality_of: QualityOf | None = None,
-    hash_cache: HashCache | None = None,
-    digest: str | None = None,
-) -> CreateResult:
-    """Back up `content` of `file` (read together with `fingerprint`), then rotate to `limit`. `digest`: the SHA-256
-    (hex) of the content, if known.
+class BackupInfo(Backup, frozen=True):
+    """A backup on disk. `problem`: why it is not valid. `unread`: its bytes could not be read, which does not prove
+    damage. `in_root`: it is in the root itself, next to the memory files, where memoryd makes and removes none."""
 
-    Every existing backup of the file is read first, except unchanged ones in `hash_cache`, so that neither "equal" nor
-    the rotation relies on a damaged one. `files`: all files of the root, to find the file of a foreign backup. Raises
-    OSError for a full or failing disk; then no older backup has been removed.
-    """
-    if fingerprint.size != len(content):
-        raise ConflictError(f"{file} changed while it was read for its backup", hint="try again")
-    known = files or (file,)
-    checked = verify(
-        tree,
-        journal,
-        known,
-        now=now,
-        backup_dir=backup_dir,
-        quality_of=quality_of,
-        in_root=False,
-        hash_cache=hash_cache,
-    )
-    newest_first = [each for each in checked if each.file == file]
-    digest = digest or sha256(content)
-    if newest_first and newest_first[0].valid and newest_first[0].sha256 == digest:
-        result = CreateResult("equal", newest_first[0].name, digest)
-    else:
-        name, seen = _write_copy(tree, journal, file, content, backup_dir, now=now)
-        if hash_cache is not None:
-            hash_cache[f"{backup_dir}/{name}"] = (seen, digest)
-        row = journal.backups.add(name, file, taken=now, size=len(content), sha256=digest, quality=quality)
-        newest_first.insert(0, backup_from_row(row, f"{backup_dir}/{name}", len(content)))
-        result = CreateResult("made", name, digest)
-    return replace(result, dropped=_rotate(tree, journal, newest_first, limit, now))
+    path: str = ""
+    problem: str | None = None
+    unread: bool = False
+    in_root: bool = False
+
+    @property
+    def id(self) -> str:
+        """The file's name; `./name` for one in the root."""
+        return f"./{self.name}" if self.in_root else self.name
+
+
+class BackupDirectory(Struct, frozen=True):
+    """The backups of these files of a root: those in its directory `path`, and those next to the files, where memoryd
+    makes and removes none. `quality_of` judges the content of foreign ones; None: they are not judged. `hashes`: of the
+    backups that this process has read or written."""
+
+    tree: Tree
+    journal: Journal
+    files: Sequence[str]
+    path: str = BACKUP_DIR
+    quality_of: QualityOf | None = None
+    hashes: HashCache = field(default_factory=dict)
+
+    def create(
+        self,
+        file: str,
+        content: bytes,
+        fingerprint: Fingerprint,
+        quality: Quality,
+        *,
+        limit: int,
+        now: float,
+        digest: str | None = None,
+    ) -> CreateResult:
+        """Back up `content` of `file` (read together with `fingerprint`), then rotate to `limit`. `digest`: the SHA-256
+        (hex) of the content, if known.
+
+        Every existing backup of the file is read first, except unchanged ones in `hashes`, so that neither "equal" nor
+        the rotation relies on a damaged one. Raises OSError for a full or failing disk; then no older backup has been
+        removed.
+        """
+        if fingerprint.size != len(content):
+            raise ConflictError(f"{file} changed while it was read for its backup", hint="try again")
+        newest_first = [each for each in self.verify(now, in_root=False) if each.file == file]
+        digest = digest or sha256(content)
+        if newest_first and newest_first[0].valid and newest_first[0].sha256 == digest:
+            result = CreateResult("equal", newest_first[0].name, digest)
+        else:
+            name, seen = self._write_copy(file, content, now)
+            self.hashes[f"{self.path}/{name}"] = (seen, digest)
+            row = self.journal.backups.add(name, file, taken=now, size=len(content), sha256=digest, quality=quality)
+            newest_first.insert(0, backup_from_row(row, f"{self.path}/{name}", len(content)))
+            result = CreateResult("made", name, digest)
+        return replace(result, dropped=_rotate(self.tree, self.journal, newest_first, limit, now))
+
+    def list_all(self, now: float) -> list[BackupInfo]:
+        """List the backups, newest first for each file, those in the root last. Backups in the journal are listed
+        without being read; foreign ones are read and judged if `quality_of` is given."""
+        found = (*self._in_directory(), *self._in_root())
+        is_judged = self.quality_of is not None
+        return _sort((self._read_and_judge(each) if each.seq is None and is_judged else each for each in found), now)
+
+    def verify(self, now: float, *, in_root: bool = True, progress: ProgressMeter | None = None) -> list[BackupInfo]:
+        """List the backups as `list_all` does, but read every one: those in the journal must have the recorded hash,
+        foreign ones must be at least half readable. The verdicts are recorded in the journal. Unchanged ones in
+        `hashes` are not read again."""
+        found = [*self._in_directory(), *(self._in_root() if in_root else ())]
+        parts = (progress or ProgressMeter()).track("verifying", found, lambda each: each.bytes)
+        checked = [self._read_and_judge(each) for each in parts]
+        _record_verdicts(self.journal, checked)
+        return _sort(checked, now)
+
+    def _in_directory(self) -> Iterator[BackupInfo]:
+        rows = {row.name: row for row in self.journal.backups.rows()}
+        seen = (self._backup_at(f"{self.path}/{name}", rows.get(name)) for name in _names(self.tree, self.path))
+        return (each for each in seen if each is not None)
+
+    def _in_root(self) -> Iterator[BackupInfo]:
+        seen = (self._backup_at(name, None) for name in _names(self.tree, ""))
+        return (replace(each, in_root=True) for each in seen if each is not None)
+
+    def _backup_at(self, path: str, row: BackupRow | None) -> BackupInfo | None:
+        """Return the backup at `path`, or None if it is not a backup of one of these files."""
+        name = path.rpartition("/")[2]
+        parsed = parse_backup_name(name, self.files)
+        if parsed is None:
+            return None
+        try:
+            seen = self.tree.stat(path)
+        except NotRegularError:
+            return None
+        if seen is None:
+            return None
+        if row is not None and row.file == parsed[0]:
+            return backup_from_row(row, path, seen.size)
+        at = parsed[1] if parsed[1] is not None else seen.mtime_ns / 1e9
+        taken = at if 0 <= at < _END_OF_TIME else None
+        empty = "it is empty" if seen.size == 0 else None
+        return BackupInfo(name, parsed[0], taken, None, seen.size, None, empty is None, path=path, problem=empty)
+
+    def _write_copy(self, file: str, content: bytes, now: float) -> tuple[str, Fingerprint]:
+        """Write a new copy and read it back. Return its name and its fingerprint."""
+        tree = self.tree
+        tree.mkdir(self.path, 0o700)
+        taken = {*tree.listdir(self.path), *(row.name for row in self.journal.backups.rows())}
+        name = backup_name(file, now, taken)
+        path = f"{self.path}/{name}"
+        atomic.create(tree, path, content, 0o600, private=not _has_owner_of(tree, file, self.path))
+        stored, seen = tree.read(path)
+        if stored != content:
+            tree.unlink(path)
+            raise OSError(errno.EIO, "read-back does not match what was written", path)
+        return name, seen
+
+    def _read_and_judge(self, backup: BackupInfo) -> BackupInfo:
+        known = self.hashes.get(backup.path) if backup.seq is not None else None
+        if known is not None and known[1] == backup.sha256 and known[0] == self.tree.stat(backup.path):
+            return replace(backup, valid=True, problem=None)
+        try:
+            content, seen = self.tree.read(backup.path)
+        except OSError as error:  # gone, too large, unreadable: no proof of damage, but nothing to rely on
+            return replace(backup, valid=False, unread=True, problem=f"it cannot be read: {error.strerror}")
+        digest = sha256(content)
+        self.hashes[backup.path] = (seen, digest)
+        if backup.seq is not None:
+            sound = digest == backup.sha256
+            return replace(backup, valid=sound, problem=None if sound else _DAMAGED)
+        return _judge(replace(backup, sha256=digest, bytes=len(content)), content, self.quality_of)
 
 
 def choose(
@@ -140,22 +225,6 @@ def read_backup(tree: Tree, backup: BackupInfo) -> bytes:
     return content
 
 
-def _write_copy(
-    tree: Tree, journal: Journal, file: str, content: bytes, backup_dir: str, *, now: float
-) -> tuple[str, Fingerprint]:
-    """Write a new copy and read it back. Return its name and its fingerprint."""
-    tree.mkdir(backup_dir, 0o700)
-    taken = {*tree.listdir(backup_dir), *(row.name for row in journal.backups.rows())}
-    name = backup_name(file, now, taken)
-    path = f"{backup_dir}/{name}"
-    atomic.create(tree, path, content, 0o600, private=not _has_owner_of(tree, file, backup_dir))
-    stored, seen = tree.read(path)
-    if stored != content:
-        tree.unlink(path)
-        raise OSError(errno.EIO, "read-back does not match what was written", path)
-    return name, seen
-
-
 def _has_owner_of(tree: Tree, file: str, directory: str) -> bool:
     """True if the file exists and belongs to the directory's owner. Otherwise that user may not read a copy of it."""
     try:
@@ -183,99 +252,12 @@ def _rotate(tree: Tree, journal: Journal, backups: Sequence[BackupInfo], limit: 
     return tuple(dropped)
 
 
-class BackupInfo(Backup, frozen=True):
-    """A backup on disk. `problem`: why it is not valid. `unread`: its bytes could not be read, which does not prove
-    damage. `in_root`: it is in the root itself, next to the memory files, where memoryd makes and removes none."""
-
-    path: str = ""
-    problem: str | None = None
-    unread: bool = False
-    in_root: bool = False
-
-    @property
-    def id(self) -> str:
-        """The file's name; `./name` for one in the root."""
-        return f"./{self.name}" if self.in_root else self.name
-
-
-def list_backups(
-    tree: Tree,
-    journal: Journal,
-    files: Sequence[str],
-    *,
-    now: float,
-    backup_dir: str = BACKUP_DIR,
-    quality_of: QualityOf | None = None,
-) -> list[BackupInfo]:
-    """List the backups of `files`, newest first for each file, those in the root last. Backups in the journal are
-    listed without being read; foreign ones are read and judged if `quality_of` is given."""
-    found = _in_backup_dir(tree, journal, files, backup_dir) + _in_root(tree, files)
-    return _sort(
-        [_read_and_judge(tree, each, quality_of, {}) if _must_be_read(each, quality_of) else each for each in found],
-        now,
-    )
-
-
-def verify(
-    tree: Tree,
-    journal: Journal,
-    files: Sequence[str],
-    *,
-    now: float,
-    backup_dir: str = BACKUP_DIR,
-    quality_of: QualityOf | None = None,
-    in_root: bool = True,
-    hash_cache: HashCache | None = None,
-    progress: ProgressMeter | None = None,
-) -> list[BackupInfo]:
-    """List backups as `list_backups` does, but read every one: those in the journal must have the recorded hash,
-    foreign ones must be at least half readable. The verdicts are recorded in the journal. Unchanged ones in
-    `hash_cache` are not read again."""
-    found = [*_in_backup_dir(tree, journal, files, backup_dir), *(_in_root(tree, files) if in_root else [])]
-    hashes = {} if hash_cache is None else hash_cache
-    parts = (progress or ProgressMeter()).track("verifying", found, lambda each: each.bytes)
-    checked = [_read_and_judge(tree, each, quality_of, hashes) for each in parts]
-    _record_verdicts(journal, checked)
-    return _sort(checked, now)
-
-
-def _in_backup_dir(tree: Tree, journal: Journal, files: Sequence[str], backup_dir: str) -> list[BackupInfo]:
-    rows = {row.name: row for row in journal.backups.rows()}
-    seen = [_backup_at(tree, f"{backup_dir}/{name}", files, rows.get(name)) for name in _names(tree, backup_dir)]
-    return [each for each in seen if each is not None]
-
-
-def _in_root(tree: Tree, files: Sequence[str]) -> list[BackupInfo]:
-    seen = [_backup_at(tree, name, files, None) for name in _names(tree, "")]
-    return [replace(each, in_root=True) for each in seen if each is not None]
-
-
 def _names(tree: Tree, folder: str) -> list[str]:
     """List the names in the directory; none if it is a symlink, which is not followed."""
     try:
         return tree.listdir(folder)
     except NotBeneathError:
         return []
-
-
-def _backup_at(tree: Tree, path: str, files: Sequence[str], row: BackupRow | None) -> BackupInfo | None:
-    """Return the backup at `path`, or None if it is not a backup of one of these files."""
-    name = path.rpartition("/")[2]
-    parsed = parse_backup_name(name, files)
-    if parsed is None:
-        return None
-    try:
-        seen = tree.stat(path)
-    except NotRegularError:
-        return None
-    if seen is None:
-        return None
-    if row is not None and row.file == parsed[0]:
-        return backup_from_row(row, path, seen.size)
-    at = parsed[1] if parsed[1] is not None else seen.mtime_ns / 1e9
-    taken = at if 0 <= at < _END_OF_TIME else None
-    empty = "it is empty" if seen.size == 0 else None
-    return BackupInfo(name, parsed[0], taken, None, seen.size, None, empty is None, path=path, problem=empty)
 
 
 def backup_from_row(row: BackupRow, path: str, size: int) -> BackupInfo:
@@ -292,28 +274,8 @@ def backup_from_row(row: BackupRow, path: str, size: int) -> BackupInfo:
         pinned=row.pinned,
         path=path,
         records=row.quality.records,
-        problem=None if valid else "its content is not what was backed up",
+        problem=None if valid else _DAMAGED,
     )
-
-
-def _must_be_read(backup: BackupInfo, quality_of: QualityOf | None) -> bool:
-    return backup.seq is None and quality_of is not None
-
-
-def _read_and_judge(tree: Tree, backup: BackupInfo, quality_of: QualityOf | None, hash_cache: HashCache) -> BackupInfo:
-    known = hash_cache.get(backup.path) if backup.seq is not None else None
-    if known is not None and known[1] == backup.sha256 and known[0] == tree.stat(backup.path):
-        return replace(backup, valid=True, problem=None)
-    try:
-        content, seen = tree.read(backup.path)
-    except OSError as error:  # gone, too large, unreadable: no proof of damage, but nothing to rely on
-        return replace(backup, valid=False, unread=True, problem=f"it cannot be read: {error.strerror}")
-    digest = sha256(content)
-    hash_cache[backup.path] = (seen, digest)
-    if backup.seq is not None:
-        sound = digest == backup.sha256
-        return replace(backup, valid=sound, problem=None if sound else "its content is not what was backed up")
-    return _judge(replace(backup, sha256=digest, bytes=len(content)), content, quality_of)
 
 
 def _judge(backup: BackupInfo, content: bytes, quality_of: QualityOf | None) -> BackupInfo:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -15,7 +14,7 @@ from memoryd.core.records import Role
 from memoryd.core.retention import Quality, drop
 from memoryd.core.spans import sha256
 from memoryd.disk import backups
-from memoryd.disk.backups import BackupInfo
+from memoryd.disk.backups import BackupDirectory, BackupInfo
 from memoryd.disk.snapshots import FileState, Snapshot, Version
 from memoryd.disk.syscalls import NO_FILE
 from memoryd.errors import NotFoundError, nearest
@@ -177,15 +176,14 @@ def directory_backups(store: Store, now: float, *, file: str | None = None, veri
     files: Sequence[str] = store.known_layout.reader.source_paths(()) if file is None else (file,)
     if not files:
         return []
-    list_or_verify = partial(backups.verify, progress=store.progress) if verify else backups.list_backups
-    return list_or_verify(
+    directory = BackupDirectory(
         store.tree,
         store.journal,
         files,
-        now=now,
-        backup_dir=_backup_dir(store),
+        _backup_dir(store),
         quality_of=lambda content: store.quality(files[0], content, now),
     )
+    return directory.verify(now, progress=store.progress) if verify else directory.list_all(now)
 
 
 def _row(root: str, backup: BackupInfo) -> BackupRow:

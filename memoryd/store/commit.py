@@ -16,8 +16,9 @@ from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
 from memoryd.core.spans import Fingerprint, sha256
-from memoryd.disk import atomic, backups
+from memoryd.disk import atomic
 from memoryd.disk.atomic import StoreChangedError
+from memoryd.disk.backups import BackupDirectory
 from memoryd.disk.blobs import quarantine
 from memoryd.disk.journal.backups import PART
 from memoryd.disk.locks.hold import HeldLock, LockLostError
@@ -299,19 +300,14 @@ def back_up(
         state = FileState(path, digest, fingerprint.mode, quality, content)
         made = store.vault.add_version(state, now, keep=store.policy.backups)
         return made.id if made is not None else None
-    result = backups.create(
+    directory = BackupDirectory(
         store.tree,
         store.journal,
-        file=path,
-        content=content,
-        fingerprint=fingerprint,
-        quality=quality,
-        limit=store.policy.backups,
-        now=now,
-        files=store.known_layout.reader.source_paths(()),
-        backup_dir=store.file_rules.backup_dir,
+        store.known_layout.reader.source_paths(()),
+        store.file_rules.backup_dir,
         quality_of=lambda found: store.quality(path, found, now),
-        hash_cache=store.backups_seen,
-        digest=digest,
+        hashes=store.backups_seen,
     )
+    limit = store.policy.backups
+    result = directory.create(path, content, fingerprint, quality, limit=limit, now=now, digest=digest)
     return result.name if result.outcome == "made" else None

@@ -15,7 +15,7 @@ import pytest
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Quality
 from memoryd.disk import atomic, backups
-from memoryd.disk.backups import BackupInfo, CreateResult, choose, create, list_backups, read_backup, verify
+from memoryd.disk.backups import BackupDirectory, BackupInfo, CreateResult, choose, read_backup
 from memoryd.disk.blobs import Blobs
 from memoryd.disk.journal import Journal
 from memoryd.disk.syscalls import NotBeneathError
@@ -43,18 +43,11 @@ class Store:
     def save(self, content: bytes, now: float = NOW, limit: int = 5) -> CreateResult:
         (self.path / FILE).write_bytes(content)
         content, fingerprint = self.tree.read(FILE)
-        return create(
-            self.tree,
-            self.journal,
-            file=FILE,
-            content=content,
-            fingerprint=fingerprint,
-            quality=readable(content),
-            limit=limit,
-            now=now,
-            files=FILES,
-            quality_of=readable,
-        )
+        return self.backups.create(FILE, content, fingerprint, readable(content), limit=limit, now=now)
+
+    @property
+    def backups(self) -> BackupDirectory:
+        return BackupDirectory(self.tree, self.journal, FILES, quality_of=readable)
 
     @property
     def place(self) -> Path:
@@ -65,10 +58,10 @@ class Store:
         return [(self.path / each.path).read_bytes() for each in self.listed()]
 
     def listed(self, now: float = NOW + 10**6) -> list[BackupInfo]:
-        return list_backups(self.tree, self.journal, (FILE,), now=now, quality_of=readable)
+        return BackupDirectory(self.tree, self.journal, (FILE,), quality_of=readable).list_all(now)
 
     def verified(self) -> list[BackupInfo]:
-        return verify(self.tree, self.journal, FILES, now=NOW + 10**6, quality_of=readable)
+        return self.backups.verify(NOW + 10**6)
 
     def foreign(self, name: str, content: bytes, mtime: float = NOW) -> Path:
         self.place.mkdir(mode=0o700, exist_ok=True)
@@ -140,7 +133,7 @@ def test_a_verification_counts_the_bytes_it_has_read(store: Store) -> None:
     sizes = [each.stat().st_size for each in store.place.iterdir()]
     meter, seen = ProgressMeter(), []
     meter.observer = lambda: seen.append(meter.current())
-    assert len(verify(store.tree, store.journal, FILES, now=NOW, quality_of=readable, progress=meter)) == 3
+    assert len(store.backups.verify(NOW, progress=meter)) == 3
     assert [(each.total, each.step) for each in seen if each] == [(sum(sizes), "verifying")] * 3
     assert seen[-1] is not None
     assert (seen[-1].percent, meter.current()) == (100, None)
@@ -289,7 +282,7 @@ def test_foreign_ones_are_judged_by_what_can_be_read(store: Store) -> None:
     assert [each.valid for each in found] == [False, False, True]
     assert [each.problem for each in found[:2]] == ["it is empty", "2 of its 3 units cannot be read"]
     assert found[2].sha256 is not None
-    cheap = list_backups(store.tree, store.journal, FILES, now=NOW)
+    cheap = BackupDirectory(store.tree, store.journal, FILES).list_all(NOW)
     assert [(each.valid, each.sha256) for each in cheap] == [(False, None), (True, None), (True, None)]
 
 
@@ -313,16 +306,7 @@ def test_a_torn_read_is_not_backed_up(store: Store) -> None:
     (store.path / FILE).write_bytes(good(1))
     _, fingerprint = store.tree.read(FILE)
     with pytest.raises(ConflictError, match="changed while"):
-        create(
-            store.tree,
-            store.journal,
-            file=FILE,
-            content=good(1)[:5],
-            fingerprint=fingerprint,
-            quality=Quality(1, 1),
-            limit=5,
-            now=NOW,
-        )
+        store.backups.create(FILE, good(1)[:5], fingerprint, Quality(1, 1), limit=5, now=NOW)
     assert not store.place.exists()
 
 
@@ -391,19 +375,10 @@ def test_backups_can_live_in_a_state_directory(tmp_path: Path) -> None:
     journal, blobs = Journal(str(tmp_path / "journal")), Blobs(str(tmp_path / "blobs"))
     (tmp_path / "x").write_bytes(good(1))
     _, fingerprint = tree.read("x")
-    result = create(
-        tree,
-        journal,
-        file="topic/sub.md",
-        content=good(1),
-        fingerprint=fingerprint,
-        quality=Quality(1, 1),
-        limit=5,
-        now=NOW,
-        backup_dir="backups/root",
-    )
+    directory = BackupDirectory(tree, journal, ("topic/sub.md",), "backups/root")
+    result = directory.create("topic/sub.md", good(1), fingerprint, Quality(1, 1), limit=5, now=NOW)
     assert result.name == "topic%2Fsub.md.backup.20260101_100000"
-    (found,) = list_backups(tree, journal, ("topic/sub.md",), now=NOW, backup_dir="backups/root")
+    (found,) = directory.list_all(NOW)
     assert (found.file, read_backup(tree, found)) == ("topic/sub.md", good(1))
     journal.close()
     blobs.close()

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from memoryd.core.retention import Quality
-from memoryd.disk import atomic, backups
+from memoryd.disk import atomic
+from memoryd.disk.backups import BackupDirectory
 from memoryd.disk.journal import Journal
 from memoryd.disk.locks.file import open_or_create
 from memoryd.disk.locks.soft import hold_soft
@@ -110,7 +111,8 @@ def test_a_backup_belongs_to_them_only_if_the_memories_do(root: Path, tree: Tree
     with closing(Journal(str(tmp_path / "journal"))) as journal:
         for name in "fg":
             content, seen = tree.read(name)
-            made[name] = backups.create(tree, journal, name, content, seen, Quality(1, 1), limit=5, now=0.0).name
+            directory = BackupDirectory(tree, journal, (name,))
+            made[name] = directory.create(name, content, seen, Quality(1, 1), limit=5, now=0.0).name
     assert owner(root / ".backup") == owner(root / ".backup" / made["f"]) == AGENT
     assert owner(root / ".backup" / made["g"]) == (0, os.getegid())
 
