@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memoryd.core.spans import Edit, Span, splice
-from memoryd.layouts.markdown_topics.archive import (
+from memoryd.layouts.markdown_topics.archive_file import (
     ArchivedEntry,
     archive_insertions,
     escape_source,
