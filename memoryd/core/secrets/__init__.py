@@ -19,7 +19,7 @@ from memoryd.core.secrets.refusal import (
     find_words,
     judge,
 )
-from memoryd.core.secrets.vendor_tokens import BLOCK, WARN, Secret
+from memoryd.core.secrets.secret import BLOCK, WARN, Secret
 
 __all__ = [
     "BLOCK",

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
+from memoryd.core.secrets.secret import BLOCK, WARN, Secret, merge_overlaps
 from memoryd.core.secrets.value_rules import (
     AUTH,
     KEY,
@@ -25,16 +26,9 @@ from memoryd.core.secrets.value_rules import (
     is_secret,
     kind_of,
     looks_like_password,
-)
-from memoryd.core.secrets.vendor_tokens import (
-    BLOCK,
-    WARN,
-    Secret,
-    find_tokens,
     looks_random,
-    may_hold_tokens,
-    merge_overlaps,
 )
+from memoryd.core.secrets.vendor_tokens import find_tokens, may_hold_tokens
 
 WIDTH = 100  # characters of a headline
 MIN_TOKEN_CHARS = 12  # characters

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from memoryd.core.secrets.detect import find_secrets
-from memoryd.core.secrets.vendor_tokens import BLOCK, WARN, Secret
+from memoryd.core.secrets.secret import BLOCK, WARN, Secret
 
 VIOLATION = "Security violation: Cannot store sensitive data"
 SUGGESTION = "store where the value is kept or how to get it (such as the name of a variable), not the value itself"

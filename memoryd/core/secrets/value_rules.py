@@ -11,8 +11,6 @@ import binascii
 import re
 from functools import lru_cache
 
-from memoryd.core.secrets.vendor_tokens import looks_random
-
 # A password may be short, a secret is long and random. A plain `key` may be anything, so only an unmistakably random
 # value counts. Credentials are a user and a password, auth is such a pair in base64.
 PASSWORD, SECRET, KEY, PAIR, AUTH = "password", "secret", "key", "pair", "auth"
@@ -100,6 +98,13 @@ _DOTTED = re.compile(r"[A-Za-z_]{1,40}\d{0,3}(?:(?:\.|::|->|\?\.)[A-Za-z_]{1,40}
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _SIGNS = frozenset("!@#$%^&+")
 
+# A capitalised word counts as one piece, because names in code are made of such words.
+_PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_PARTS = re.compile(r"[-_./:]")
+_PART = re.compile(r"[A-Z]?[a-z]*[0-9]{0,4}|[A-Z]*[0-9]{0,4}")
+# Characters per piece: random base64 has about 1.9, hexadecimal 2.1, base36 2.5, names in code 5.
+_MAX_CHARS_PER_PIECE = 3.4
+
 
 def is_secret(kind: str, value: str) -> bool:
     """True if a value of this kind is a secret. `value` is without quotes and without the full stop of its sentence."""
@@ -157,6 +162,23 @@ def looks_like_secret(value: str) -> bool:
     if len(value) < 16:
         return len(value) >= 12 and value.isalnum() and looks_random(value, mixed=True, most=2.6)
     return looks_random(value) and any(character.isdigit() for character in value)
+
+
+def looks_random(word: str, mixed: bool = False, most: float = _MAX_CHARS_PER_PIECE) -> bool:
+    """True if the word consists of short pieces of letters and digits, at most `most` characters each on average.
+
+    `mixed` requires lower-case letters, capital letters and digits.
+    """
+    pieces = _PIECES.findall(word)
+    if len(pieces) < 3 or sum(map(len, pieces)) > most * len(pieces):
+        return False
+    parts = _PARTS.split(word)
+    if len(parts) > 1 and all(map(_PART.fullmatch, parts)):
+        return False  # `my-app-tls-v2`: words, each with at most a number
+    digits = any(character.isdigit() for character in word)
+    if mixed:
+        return digits and word.lower() != word and word.upper() != word
+    return digits or (word.lower() != word and word.upper() != word)
 
 
 def _mixed(value: str) -> bool:

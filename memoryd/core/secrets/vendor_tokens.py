@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from memoryd.core.secrets.secret import BLOCK, WARN, Secret
+from memoryd.core.secrets.value_rules import looks_random
 
 A = "[A-Za-z0-9]"
 W = "[A-Za-z0-9_-]"
@@ -127,7 +129,6 @@ VENDOR_TOKENS: tuple[tuple[str, str], ...] = (
     ("jwt", rf"eyJ{W}{{10,}}+\.eyJ{W}{{10,}}+(?:\.{W}*+)?"),
 )
 
-
 _RUN = 15  # characters; the longest run of a token is never shorter
 _BEFORE = 80  # characters of the word that may precede the run
 _LOOSE = "prefixed-token"  # of any vendor: a prefix and a long random run
@@ -236,59 +237,3 @@ def _is_words(body: str) -> bool:
     """True for several words, all in lower case or all in capitals, without digits."""
     letters = body.replace("_", "").replace("-", "")
     return letters != body and letters.isalpha() and (letters.islower() or letters.isupper())
-
-
-BLOCK, WARN = "block", "warn"
-
-
-class Secret(NamedTuple):
-    """The range of a likely secret, in characters; its text is not kept.
-
-    `pattern` names the rule that found it. `level`: `block` if its own form proves it, `warn` if only its context does.
-    """
-
-    pattern: str
-    start: int
-    end: int
-    level: str = BLOCK
-
-
-def merge_overlaps(found: list[Secret]) -> list[Secret]:
-    """Sort secrets and merge those that overlap, under the name of the first, so that nothing of them remains."""
-    if not found:
-        return found
-    merged: list[Secret] = []
-    for each in sorted(found, key=lambda secret: (secret.start, -secret.end)):
-        if merged and each.start < merged[-1].end:
-            last = merged[-1]
-            level = BLOCK if BLOCK in (last.level, each.level) else WARN
-            merged[-1] = last._replace(end=max(last.end, each.end), level=level)
-        else:
-            merged.append(each)
-    return merged
-
-
-# A capitalised word counts as one piece, because names in code are made of such words.
-_PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_PARTS = re.compile(r"[-_./:]")
-_WORD = re.compile(r"[A-Z]?[a-z]*[0-9]{0,4}|[A-Z]*[0-9]{0,4}")
-_MAX_CHARS_PER_PIECE = (
-    3.4  # characters per piece: random base64 has about 1.9, hexadecimal 2.1, base36 2.5, names in code 5
-)
-
-
-def looks_random(word: str, mixed: bool = False, most: float = _MAX_CHARS_PER_PIECE) -> bool:
-    """True if the word consists of short pieces of letters and digits, at most `most` characters each on average.
-
-    `mixed` requires lower-case letters, capital letters and digits.
-    """
-    pieces = _PIECES.findall(word)
-    if len(pieces) < 3 or sum(map(len, pieces)) > most * len(pieces):
-        return False
-    parts = _PARTS.split(word)
-    if len(parts) > 1 and all(map(_WORD.fullmatch, parts)):
-        return False  # `my-app-tls-v2`: words, each with at most a number
-    digits = any(character.isdigit() for character in word)
-    if mixed:
-        return digits and word.lower() != word and word.upper() != word
-    return digits or (word.lower() != word and word.upper() != word)
