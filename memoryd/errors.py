@@ -206,3 +206,11 @@ def nearest(name: str, known: Iterable[str], least: float = 0.6) -> str | None:
     typed = name[:MAX_NAME].lower()
     close = get_close_matches(typed, names, cutoff=least)
     return next((names[each] for each in close if each.startswith(typed)), names[close[0]] if close else None)
+
+
+def place_of(error: Exception) -> str:
+    """Return the file and line of the code that raised an error, for a report of a bug."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at else "unknown place"

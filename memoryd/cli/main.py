@@ -17,7 +17,7 @@ from memoryd.cli.calls import call_daemon, require_valid_configuration
 from memoryd.cli.screen import Screen, make_screen, print_json
 from memoryd.cli.views_status import Result, show_ping, show_status
 from memoryd.config.socket_path import find_socket
-from memoryd.errors import DiskError, MemorydError, NoDaemonError, UsageError
+from memoryd.errors import DiskError, MemorydError, NoDaemonError, UsageError, place_of
 
 QUICK: Mapping[str, Callable[[Screen, Result], None]] = {"ping": show_ping, "status": show_status}
 QUICK_WAITS_S = 10  # `waits_s` of these two in the method table
@@ -126,11 +126,8 @@ def _has_working_directory() -> bool:
 
 
 def _internal_error(error: Exception) -> MemorydError:
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    place = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at else "unknown place"
-    return MemorydError(f"internal error: {type(error).__name__}: {error}", hint=f"please report it, with {place}")
+    hint = f"please report it, with {place_of(error)}"
+    return MemorydError(f"internal error: {type(error).__name__}: {error}", hint=hint)
 
 
 def _open_closed_streams() -> None:

@@ -15,7 +15,7 @@ from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import StatusResult
 from memoryd.core.records import JsonObject
 from memoryd.core.secrets import redact
-from memoryd.errors import DeniedError, MemorydError, NoDaemonError
+from memoryd.errors import DeniedError, MemorydError, NoDaemonError, place_of
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.mcp import schemas
 from memoryd.mcp.client import Values
@@ -172,11 +172,7 @@ def error_data(error: MemorydError) -> dict[str, str]:
 
 def internal_error(error: Exception) -> MemorydError:
     """Return the error for a bug: its type and place in the code, because its message might quote a memory."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    place = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at else "unknown place"
-    return MemorydError(f"internal error: {type(error).__name__}", hint=f"please report it, with {place}")
+    return MemorydError(f"internal error: {type(error).__name__}", hint=f"please report it, with {place_of(error)}")
 
 
 def answer_text(result: Mapping[str, object]) -> str:
