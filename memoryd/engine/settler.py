@@ -69,7 +69,10 @@ class Settler:
             return
         if at_once:
             self._closed.add(path)
-        (self._open.discard if at_once and early else self._open.add)(path)
+        if at_once and early:
+            self._open.discard(path)
+        else:
+            self._open.add(path)
         if path in self._paths:
             return
         self._paths.add(path)

@@ -168,7 +168,7 @@ def service_unit(service: Service) -> str:
         order=f"Requires={SOCKET_UNIT}\nAfter={SOCKET_UNIT}\n" if socket else "",
         user=f"User={_escape(service.user)}\n" if system else "",
         command=command_line(service.command),
-        env_file=_value(service.env_file),
+        env_file=_escape(service.env_file),
         socket_place="" if system else ", which clients find through $XDG_RUNTIME_DIR",
         weight="CPUWeight=50\nIOWeight=50" if system else "Slice=background.slice",
         network_comment=f"# {'No address outside this machine' if local else 'An embeddings endpoint'} is configured.",
@@ -210,7 +210,7 @@ def socket_unit(service: Service) -> str:
     return _SOCKET.format(
         mark=MARK,
         option=" --system" if service.user else "",
-        listen=_value(service.listen) if service.listen else usual,
+        listen=_escape(service.listen) if service.listen else usual,
         owner=system if service.user else "DirectoryMode=0700\n",
     )
 
@@ -239,12 +239,8 @@ def quote(word: str) -> str:
     return f'"{inner}"'
 
 
-def _value(path: str) -> str:
-    """Return a path that is the whole value of a directive, which takes blanks literally."""
-    return _escape(path)
-
-
 def _escape(text: str) -> str:
+    """Return text as the whole value of a directive, which takes blanks literally."""
     if not text.isprintable():
         raise ConfigError(
             f"{text!r} cannot be written into a unit: it contains control characters", hint="rename the directory"
