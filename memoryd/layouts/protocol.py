@@ -252,7 +252,7 @@ class IndexRenderer(Struct, frozen=True):
 
 class UpkeepView(Struct, frozen=True):
     """The input of upkeep. `live` are the live files just read, `archive` returns the bytes of an archive
-    file (None: missing). `pinned` are digests of memories that an undo restored, which no schedule moves again.
+    file (None: missing). `pinned` are digests of texts that an undo restored, which no schedule moves again.
     `unattended` is True for scheduled runs. `max_moves` bounds how many memories an age rule moves in one run, oldest
     first."""
 
@@ -263,6 +263,10 @@ class UpkeepView(Struct, frozen=True):
     pinned: frozenset[str] = frozenset()
     unattended: bool = False
     max_moves: int | None = None
+
+    def is_pinned(self, text: bytes) -> bool:
+        """True if an undo restored exactly this text; only a command or a change moves it again."""
+        return bool(self.pinned) and sha256(text) in self.pinned
 
 
 def empty_plan(view: UpkeepView, *_: object) -> Plan:

@@ -51,8 +51,8 @@ def _due_reason(record: Record, loaded: LoadedFile, view: UpkeepView) -> str | N
     age = view.now - facts["created"]
     if age <= ARCHIVE_AFTER_DAYS * DAY:
         return None
-    if view.pinned and sha256(record.span.of(loaded.data)) in view.pinned:
-        return None  # an undo restored exactly this text
+    if view.is_pinned(record.span.of(loaded.data)):
+        return None
     score = facts["relevance"]
     return f"created {int(age // DAY)} days ago, relevance {score}, used {facts['access']} times"
 

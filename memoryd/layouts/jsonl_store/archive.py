@@ -68,14 +68,9 @@ def _named_move(record: Record, ids: Collection[str]) -> Move | None:
     return Move(record, "named in the command", "named in the command") if record.id in ids else None
 
 
-def _is_pinned(record: Record, loaded: LoadedFile, view: UpkeepView) -> bool:
-    """Return True if an undo restored exactly this text; only a command or a change moves it again."""
-    return bool(view.pinned) and sha256(record.span.of(loaded.data)) in view.pinned
-
-
 def _due_move(record: Record, loaded: LoadedFile, view: UpkeepView) -> Move | None:
     facts, policy = record.facts, view.policy
-    if _is_pinned(record, loaded, view):
+    if view.is_pinned(record.span.of(loaded.data)):
         return None
     if facts["archived"]:
         return Move(record, "marked as archived", "marked as archived")
@@ -156,7 +151,7 @@ def _by_id(records: Collection[Record]) -> list[list[Record]]:
 
 def _movable(view: UpkeepView, loaded: LoadedFile) -> Callable[[Record], bool]:
     def movable(record: Record) -> bool:
-        if record.facts["future"] or _is_pinned(record, loaded, view):
+        if record.facts["future"] or view.is_pinned(record.span.of(loaded.data)):
             return False
         if record.type == "task":
             return record.facts.get("status") == "completed"

@@ -77,7 +77,7 @@ def _entries(loaded: LoadedFile) -> list[Record]:
 
 def _surplus(loaded: LoadedFile, view: UpkeepView) -> list[Record]:
     """Return the entries to move, in file order. Pinned entries do not count, or others would move in their place."""
-    entries = [each for each in _entries(loaded) if not _is_pinned(each, loaded, view)]
+    entries = [each for each in _entries(loaded) if not _stays(each, loaded, view)]
     pinned_size = sum(_size(each) for each in _entries(loaded)) - sum(map(_size, entries))
     count, size = len(entries), len(loaded.data) - pinned_size
     newest_first = sorted(entries, key=lambda each: each.facts["date"], reverse=True)  # stable: equal dates by place
@@ -93,10 +93,10 @@ def _size(record: Record) -> int:
     return record.span.end - record.span.start
 
 
-def _is_pinned(record: Record, loaded: LoadedFile, view: UpkeepView) -> bool:
+def _stays(record: Record, loaded: LoadedFile, view: UpkeepView) -> bool:
     """Return True for an entry that an undo restored, and for one with an unclosed code fence, which may hide other
     text."""
-    return "open_fence" in record.facts or (bool(view.pinned) and sha256(record.span.of(loaded.data)) in view.pinned)
+    return "open_fence" in record.facts or view.is_pinned(record.span.of(loaded.data))
 
 
 def _plan(pruned: list[PrunedFile], view: UpkeepView) -> Plan:

@@ -109,10 +109,8 @@ def _reason(loaded: LoadedFile, now: float) -> str:
 
 def _is_pinned(loaded: LoadedFile, view: UpkeepView) -> bool:
     """Return True if an undo restored this session; only a command or a change moves it again."""
-    if not view.pinned or not view.unattended:
-        return False
     texts = (loaded.data, *(record.span.of(loaded.data) for record in loaded.document.records))
-    return any(sha256(text) in view.pinned for text in texts)
+    return view.unattended and any(map(view.is_pinned, texts))
 
 
 def _named_sessions(view: UpkeepView, ids: Collection[str]) -> Iterator[DueSession]:

@@ -99,9 +99,8 @@ def _reason(duplicate: Candidate, original: Candidate) -> str:
 
 def _is_pinned(merge: Merge, data: bytes, view: UpkeepView) -> bool:
     """Return True if an undo restored one of these; only a command merges it again."""
-    if not view.unattended or not view.pinned:
-        return False
-    return any(sha256(each.record.span.of(data)) in view.pinned for each in (*merge.duplicates, merge.original))
+    texts = (each.record.span.of(data) for each in (*merge.duplicates, merge.original))
+    return view.unattended and any(map(view.is_pinned, texts))
 
 
 def _groups(session: Session, loaded: LoadedFile) -> Iterator[list[Candidate]]:
