@@ -27,7 +27,7 @@ from memoryd.core.lock_staleness import Kind, State
 from memoryd.disk import processes, syscalls
 from memoryd.disk.locks import file as lockfile
 from memoryd.disk.locks import hold as locking
-from memoryd.disk.locks import hold as lockqueue
+from memoryd.disk.locks import queue as lockqueue
 from memoryd.disk.locks.file import IrregularLockError
 from memoryd.disk.locks.hold import DirectoryLock, LockLostError
 from memoryd.disk.locks.inspect import LockRules, clear, inspect
