@@ -104,7 +104,7 @@ def _plan(pruned: list[PrunedFile], view: UpkeepView) -> Plan:
     archive once, with the first group that needs it, since a second change would depend on the result of the first."""
     notes: list[Action] = []
     copies = _copies(pruned, view)
-    while refused := {target: why for target, why in copies.items() if isinstance(why, str)}:
+    while refused := {target: copy.why for target, copy in copies.items() if copy and copy.kind is Kind.NOTE}:
         for each in pruned:
             notes += [Action(Kind.NOTE, each.path, refused[t]) for t in _targets(each) if t in refused][:1]
         pruned = [each for each in pruned if not refused.keys() & _targets(each)]
@@ -112,12 +112,12 @@ def _plan(pruned: list[PrunedFile], view: UpkeepView) -> Plan:
     actions: list[Action] = []
     for each in pruned:
         needed = [copies.pop(target, None) for target in sorted(_targets(each))]
-        actions += [copy for copy in needed if isinstance(copy, Action)]
+        actions += [copy for copy in needed if copy is not None]
         actions += [_removal(each)] if each.records else []
     return Plan(tuple(actions), tuple(notes))
 
 
-def _copies(pruned: list[PrunedFile], view: UpkeepView) -> dict[str, Action | str | None]:
+def _copies(pruned: list[PrunedFile], view: UpkeepView) -> dict[str, Action | None]:
     archives: dict[str, list[ArchivedEntry]] = {}
     for each in pruned:
         for move in _moves(each):
@@ -137,15 +137,15 @@ def _moves(pruned: PrunedFile) -> list[ArchivedEntry]:
     ]
 
 
-def _copy_action(target: str, moves: list[ArchivedEntry], existing: bytes | None) -> Action | str | None:
-    """Return the change of an archive; None if it holds all entries, a sentence if it cannot be changed."""
+def _copy_action(target: str, moves: list[ArchivedEntry], existing: bytes | None) -> Action | None:
+    """Return the change of an archive; None if it holds all entries, a note if it cannot be changed."""
     structure = outline(existing or b"", archived=True)
     new = missing_entries(structure, moves)
     if not new:
         return None
     edits = archive_insertions(structure, new)
     if edits is None:
-        return f"not archived: its oldest entries could not be read back from {target}"
+        return Action(Kind.NOTE, target, f"not archived: its oldest entries could not be read back from {target}")
     why, ids = f"copy {len(new)} of {len(moves)} entries", tuple(move.id for move in new)
     if existing is None:
         return Action(Kind.CREATE, target, why, ids, data=b"".join(edit.new for edit in edits), copy=True)
