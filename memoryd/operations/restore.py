@@ -34,6 +34,14 @@ class RestoredFiles(NamedTuple):
     difference: TextDifference
 
 
+class _Selected(NamedTuple):
+    """The contents to restore by path, the modes of the files that have a known one, and the id of the backup."""
+
+    contents: dict[str, bytes]
+    modes: dict[str, int]
+    backup: str
+
+
 def restore(
     store: Store, now: float, *, file: str | None, at: str | None = None, dry_run: bool = False
 ) -> tuple[Committed, RestoredFiles]:
@@ -50,37 +58,36 @@ def restore(
     part = _find_quarantined(store, at, file) if at is not None and _QUARANTINED.fullmatch(at) else None
     if part is not None and part.is_part:
         removed = store.blobs.get(part.blob)
-        contents, source = {part.file: _with_memory(store, part.file, removed, now)}, f"q{part.seq}"
+        selected = _Selected({part.file: _with_memory(store, part.file, removed, now)}, {}, f"q{part.seq}")
 
         def decide() -> Plan:
             return _addition(store, part.file, removed, now)
 
     else:
-        contents, modes, source = _select(store, now, file, at)
+        selected = _select(store, now, file, at)
 
         def decide() -> Plan:
-            actions = [_restore_action(store, path, data, modes.get(path), source) for path, data in contents.items()]
-            return Plan(tuple(action for action in actions if action is not None))
+            return _restore_plan(store, selected)
 
     if not dry_run:
         save_versions(store, now)  # not before one was read that this may rotate out
-    live = {path: store.content(path) for path in contents}
-    difference = compare(live, contents)
+    live = {path: store.content(path) for path in selected.contents}
+    difference = compare(live, selected.contents)
     done = change(
         store, Origin("restore", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
     )
-    return done, RestoredFiles(file or next(iter(contents)), len(contents), source, difference)
+    first = file or next(iter(selected.contents))
+    return done, RestoredFiles(first, len(selected.contents), selected.backup, difference)
 
 
-def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple[dict[str, bytes], dict[str, int], str]:
-    """Return the contents to restore by path, the modes of their files if known, and the id of the backup."""
+def _select(store: Store, now: float, file: str | None, at: str | None) -> _Selected:
     if at is not None and _QUARANTINED.fullmatch(at):
         entry = _find_quarantined(store, at, file)
-        return {entry.file: store.blobs.get(entry.blob)}, {}, at
+        return _Selected({entry.file: store.blobs.get(entry.blob)}, {}, at)
     if _is_in_vault(store, file, at):
         versions = choose_versions(store, now, file=file, at=at)
         contents = {version.file: store.vault.content(version) for version in versions}
-        return contents, {version.file: version.mode for version in versions}, at or versions[0].id
+        return _Selected(contents, {version.file: version.mode for version in versions}, at or versions[0].id)
     if at is None and file is None:
         raise UsageError("no file to restore", hint="name it with --file, or a backup with --at")
     live = store.content(file) if file is not None else None
@@ -93,7 +100,7 @@ def _select(store: Store, now: float, file: str | None, at: str | None) -> tuple
         wanted = records_to_restore(store, file, records, [each.records or 0 for each in available if each.valid])
         records = max(wanted, 1)  # a copy of the damage holds no memory, and not fewer than the damaged file
     chosen = backups.choose(available, at, live=sha256(live) if live is not None else None, records=records)
-    return {chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name
+    return _Selected({chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name)
 
 
 def _is_in_vault(store: Store, file: str | None, at: str | None) -> bool:
@@ -130,11 +137,19 @@ def _with_memory(store: Store, path: str, removed: bytes, now: float) -> bytes:
 def newest_good(store: Store, path: str, now: float) -> bytes | None:
     """Return the content of the newest valid backup of a file; None if there is none, or it is all unreadable."""
     try:
-        content = next(iter(_select(store, now, path, None)[0].values()))
+        content = next(iter(_select(store, now, path, None).contents.values()))
     except NotFoundError:
         return None
     quality = store.quality(path, content, now)
     return content if quality.records or not quality.units else None
+
+
+def _restore_plan(store: Store, selected: _Selected) -> Plan:
+    actions = [
+        _restore_action(store, path, data, selected.modes.get(path), selected.backup)
+        for path, data in selected.contents.items()
+    ]
+    return Plan(tuple(action for action in actions if action is not None))
 
 
 def _restore_action(store: Store, path: str, content: bytes, mode: int | None, source: str) -> Action | None:
