@@ -8,6 +8,7 @@ longer than calling the daemon, so this module runs these two itself if the comm
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = sys.argv[1:] if argv is None else argv
     if _split(words)[1][:1] == ["run"]:
         _end_on_signals()
+        gc.set_threshold(20_000, 20, 20)  # imports and a first index make many objects, and hardly any garbage
     sys.exit(run(words))
 
 

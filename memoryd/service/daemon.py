@@ -151,7 +151,6 @@ class Daemon:
             self._notifier.ready(self._summary())
             gc.collect()
             gc.freeze()
-            gc.set_threshold(20_000, 20, 20)  # an index of ten thousand memories is many short-lived rows
             trim_heap()
         self._loop()
         return self._end()
