@@ -85,3 +85,19 @@ def test_garbage_is_collected_seldom_from_before_the_imports() -> None:
         return int(subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout)
 
     assert threshold("run") >= 20 * threshold("ping")
+
+
+def test_the_expressions_of_single_vendors_are_compiled_with_the_first_token() -> None:
+    script = """
+import re
+compiled, compile = [], re.compile
+re.compile = lambda *given, **named: (compiled.append(given), compile(*given, **named))[1]
+import memoryd.service.start
+from memoryd.core.secrets import redact
+from memoryd.core.secrets.vendor_tokens import VENDOR_TOKENS
+before = len(compiled)
+print(redact("the token ghp_" + "a1B2" * 9))
+print(len(compiled) - before >= len(VENDOR_TOKENS))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "the token [redacted:github-token]\nTrue\n"
