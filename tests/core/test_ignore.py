@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memoryd.core.ignore import TOOL_DIRECTORIES, is_ignored
+from memoryd.core.ignore import TOOL_DIRECTORIES, is_ignored, is_temp
 
 
 @pytest.mark.parametrize("folder", TOOL_DIRECTORIES)
@@ -42,3 +42,36 @@ def test_several_globs_are_all_matched_against_a_path() -> None:
         "b.y",
         ".git/c.z",
     ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("x.json.tmp", "x.tmp.json", ".tmp-x", ".fs-0a1b.tmp", f"x.{'0a' * 16}.tmp", "x.bak", "x.md~", ".#x"),
+        *("x.swp", ".x.swx", "x.sync-conflict-20260130.md", "x (conflicted copy).md", ".nfs0a1b"),
+    ],
+)
+def test_a_temporary_name(name: str) -> None:
+    assert is_temp(name)
+    assert is_temp(f"a/{name}")
+    assert not is_temp(f"{name}/x.md"), "the name of a directory"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x.md",
+        "x.tmpl",
+        "x.tmp-y",
+        "x.#y",
+        "x.nfs0a1b",
+        ".nfs",
+        ".nfs0a1b.md",
+        "x~y",
+        "x.swift",
+        "tmp",
+        "conflicted copy",
+    ],
+)
+def test_another_name(name: str) -> None:
+    assert not is_temp(name)
