@@ -376,6 +376,22 @@ class TestMemory:
         named = timestamp("memory_20250531014523.json", created=None, id=f"mem_{'9' * 15}_a")
         assert named == "2025-05-31T01:45:23.000Z"
 
+    @pytest.mark.parametrize(
+        ("written", "read_as"),
+        [
+            ("2025-05-31T08:59:10.340Z", "2025-05-31T08:59:10.340Z"),
+            ("0001-01-01T00:00:00.001Z", "0001-01-01T00:00:00.001Z"),
+            ("9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z"),
+            ("2016-12-31T23:59:60.000Z", "2017-01-01T00:00:00.000Z"),
+            ("2025-05-31T08:59:10.3404Z", "2025-05-31T08:59:10.340Z"),
+            ("2025-05-31T08:59:10Z", "2025-05-31T08:59:10.000Z"),
+            ("2025-05-31 08:59:10.340Z", "2025-05-31T08:59:10.340Z"),
+            ("2025-05-31T08:59:10.340+02:00", "2025-05-31T06:59:10.340Z"),
+        ],
+    )
+    def test_the_time_in_the_form_of_the_index(self, written: str, read_as: str) -> None:
+        assert read(file(1, created=written)).records[0].facts["timestamp"] == read_as
+
     def test_a_new_memory(self) -> None:
         """Version 1, never accessed, full relevance, not archived, accessed when created; pretty without newline."""
         made = render_new({"content": "é"}, identity=new_id(1748681950.340, 5), created=1748681950.340)

@@ -41,6 +41,8 @@ TYPES = ("breakthrough", "decision", "feedback", "error_recovery", "pattern", "u
 # The server rewrites these on every read, so their changes do not count as changes of the memory.
 ACCESS_FIELDS = frozenset({"lastAccessed", "accessCount", "relevanceScore"})
 
+# As `iso_ms` writes it.
+_ISO_MS = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?!24)[0-9]{2}:[0-9]{2}:[0-5][0-9]\.[0-9]{3}Z")
 _ID = re.compile(r"mem_([0-9]{1,15})_[0-9a-z]+")
 
 # The fields that `add` and `update` take.
@@ -92,12 +94,12 @@ def read_memory(native: NativeMemory, path: str, mtime: float) -> MemoryFacts:
             valid[key] = value
         else:
             invalid.append(key)
-    created = _created(native["id"], valid, path, mtime)
+    created, stamp = _created(native["id"], valid, path, mtime), valid.get("created", "")
     updated = _seconds(valid.get("lastUpdated"))
     tags = tuple(dict.fromkeys(map(replace_surrogates, valid.get("tags", ()))))
     values = {
         "created": created,
-        "timestamp": iso_ms(created),
+        "timestamp": stamp if _ISO_MS.fullmatch(stamp) else iso_ms(created),
         "version": valid.get("version", 1),
         "updated": updated,
         "relevance": valid.get("relevanceScore", 1),
