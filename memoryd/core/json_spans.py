@@ -25,6 +25,7 @@ _NAME = re.compile(  # of a member: from the end of the member before it to its 
 )
 _TOKEN = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(rb'[^\s,:\[\]{}"]++')
+_VALUE = msgspec.json.Decoder(msgspec.Raw)
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
@@ -314,7 +315,7 @@ def find_document(data: bytes) -> DocumentSpan:
 
 def _is_strict(value: bytes) -> bool:
     try:
-        msgspec.json.decode(value, type=msgspec.Raw)
+        _VALUE.decode(value)
     except _REFUSED:
         return False
     return is_utf8(value)  # msgspec does not check the encoding of strings that it skips

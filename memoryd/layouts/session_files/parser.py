@@ -82,10 +82,11 @@ def parse(path: str, data: bytes, *, now: float, mtime: float, archived: bool) -
         return Document(path, (), (Finding("wrong-shape", path, message),), 1, 1)
     header = _header(session.native, path)
     records = _records(session, data, header, archived)
+    facts = _facts(header, records, path, now=now, mtime=mtime) | {"damaged": document.rest is not None}
     findings = document_findings(path, data, document)
     if not archived:
         findings += _findings(path, data, session, records, now)
-    facts = _facts(header, records, path, now=now, mtime=mtime) | {"damaged": document.rest is not None}
+        findings += _duplicate_findings(path, records) if facts["twins"] else ()
     units = len(session.elements)
     return Document(path, tuple(records), tuple(findings), units, units - len(records), facts=facts)
 
@@ -198,8 +199,6 @@ def _findings(path: str, data: bytes, session: Session, records: Sequence[Record
             continue
         for problem in check_memory(native):
             yield Finding(problem.code, path, f"memories[{number}]: {problem.message}", line, record.id)
-    if len(records) > 1:
-        yield from _duplicate_findings(path, records)
 
 
 def _duplicate_findings(path: str, records: Sequence[Record]) -> Iterator[Finding]:

@@ -39,6 +39,7 @@ _TEXTS = ("type", "category", "title", "content", "source_chunk")
 _LISTS = ("tools_mentioned", "urls_mentioned", "target_agents")
 _OPTIONAL = ("reasoning", "selected_option")
 _TEXT_OR_NULL = (str, type(None))
+_KNOWN_VALUES = (("type", TYPES), ("category", CATEGORIES | {""}))  # an empty category is not unknown
 
 # The fields that `add` and `update` take.
 FIELD_SPECS: Mapping[str, FieldSpec] = {
@@ -104,7 +105,7 @@ def _check_bounds(native: NativeMemory) -> Iterator[Problem]:
         yield Problem("field-type", "confidence_score: missing or not a number; counts as 0")
     elif not MIN_CONFIDENCE <= score <= MAX_CONFIDENCE:
         yield Problem("schema-bound", f"confidence_score: outside {MIN_CONFIDENCE} to {MAX_CONFIDENCE}")
-    for key, allowed in (("type", TYPES), ("category", CATEGORIES | {""})):  # an empty category is not unknown
+    for key, allowed in _KNOWN_VALUES:
         value = native.get(key)
         if isinstance(value, str) and value not in allowed:
             yield Problem("unknown-value", f"{key}: not one of the known values")
