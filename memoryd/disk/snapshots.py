@@ -299,6 +299,8 @@ class Vault:
 
     def files_with_versions(self, files: Sequence[str]) -> frozenset[str]:
         """Return the files that have a version."""
+        if not self._db.rows("SELECT 1 FROM versions LIMIT 1"):
+            return frozenset()  # most first indexes
         marks = ",".join("?" * len(files))
         query = f"SELECT DISTINCT file FROM versions WHERE file IN ({marks})"  # noqa: S608 - marks only
         return frozenset(from_blob(row["file"]) for row in self._db.rows(query, *map(to_blob, files)))

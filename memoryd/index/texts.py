@@ -125,8 +125,8 @@ def _add_strings(value: object, found: list[str]) -> None:
         if len(value) != _DIGEST_CHARS or _DIGEST.fullmatch(value) is None:
             found.append(value)
     elif isinstance(value, (dict, Mapping)):  # a dict needs no slow check of its abstract class
-        for key, each in value.items():
-            found.append(str(key))
+        found.extend(map(str, value))
+        for each in value.values():
             if type(each) not in _NO_TEXT:
                 _add_strings(each, found)
     elif isinstance(value, list | tuple):

@@ -40,6 +40,14 @@ def test_a_snapshot_gives_every_file_back(vault: Vault) -> None:
     assert {v.file: vault.content(v) for v in vault.files(made.seq)} == names
 
 
+def test_files_with_versions(vault: Vault) -> None:
+    """Also before there is any version, as during most first indexes."""
+    assert vault.files_with_versions(["a", "\udcff"]) == frozenset()
+    vault.add_versions([state("a", b"one"), state("\udcff", b"two"), state("c", b"three")], 1.0, keep=5)
+    assert vault.files_with_versions(["a", "b", "\udcff"]) == {"a", "\udcff"}
+    assert vault.files_with_versions([]) == frozenset()
+
+
 @pytest.mark.parametrize("failures", [0, 1])
 def test_a_content_compressed_on_another_thread_comes_back(
     vault: Vault, monkeypatch: pytest.MonkeyPatch, failures: int
