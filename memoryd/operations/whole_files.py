@@ -38,7 +38,6 @@ CHUNK_SIZE = 256 * 1024  # bytes of a line-based file that are parsed at a time
 GROUP_FILES, GROUP_BYTES = 64, CHUNK_SIZE  # new files that enter the catalogue together
 RETRY_S = 60.0  # for so long a file or directory that cannot be read is read again, without an event
 SLOW_TO_PARSE = 1024 * 1024  # bytes of a document whose pieces are kept at once; a smaller one parses in 50 ms
-_NOTHING = Document("", ())
 
 
 def index_new_files(store: Store, files: Mapping[str, Fingerprint], now: float) -> dict[str, FileOutcome]:
@@ -217,16 +216,14 @@ def _parse(store: Store, path: str, content: bytes, fingerprint: Fingerprint, no
     """Parse a whole file that is not in the catalogue."""
     mtime = fingerprint.mtime_ns / 1e9
     document = store.known_layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
-    row = _new_row(store, path, content, fingerprint, now, document)
+    row = with_counts(_new_row(store, path, content, fingerprint, now), document, None)
     if len(content) >= SLOW_TO_PARSE:
         store.file_pieces.note(path, row.digest, store.known_layout.reader.pieces(content, document))
     return row, _complete(store, row, content, document, now)
 
 
-def _new_row(
-    store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float, document: Document = _NOTHING
-) -> FileRow:
-    """Return the row of a file with the counts of its document; without one they are 0."""
+def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> FileRow:
+    """Return the row of a file without the counts of its memories."""
     digest = digest_of(content)
     if store.file_rules.append_only:
         store.file_ends.note(path, fingerprint, digest, content)
@@ -237,12 +234,7 @@ def _new_row(
         digest.hexdigest(),
         lines=content.count(b"\n"),
         ends_with_newline=content.endswith(b"\n"),
-        units=document.units,
-        broken=document.broken,
-        records=len(document.records),
         recently_modified=fingerprint.is_recent(now),
-        pending=document.pending,
-        facts=document.facts,
     )
 
 
