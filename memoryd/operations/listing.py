@@ -13,16 +13,7 @@ from memoryd.control.methods.memories import Freshness, ListResult, MemoryRow
 from memoryd.core.index import Before, IndexReader, Memory
 from memoryd.core.query import Filters
 from memoryd.errors import UsageError
-from memoryd.operations.search_scope import (
-    SearchRoot,
-    freshness,
-    note_unread_files,
-    of_user,
-    owners_in,
-    read_index,
-    resolve_scope,
-    row_fields,
-)
+from memoryd.operations.search_scope import SearchRoot, find_scope, of_user, read_index, row_fields
 
 LIMIT = 50
 _LOWEST = float("-inf")
@@ -50,9 +41,7 @@ def list_memories(
     Memories stored between two pages do not shift the rest. Raises UsageError for an invalid cursor.
     """
     end = _decode_cursor(cursor) if cursor is not None else None
-    fresh = {root.name: freshness(root) for root in roots}
-    allowed = resolve_scope(owners_in(roots), user, fresh)
-    note_unread_files(roots, allowed, fresh)
+    fresh, allowed = find_scope(roots, user)
     rows = [
         (root, *each)
         for root in roots

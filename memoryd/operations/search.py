@@ -26,16 +26,7 @@ from memoryd.core.words import whole_text
 from memoryd.errors import BusyError, EmbedderError, NotFoundError, UsageError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations.lookup import require_unambiguous
-from memoryd.operations.search_scope import (
-    SearchRoot,
-    freshness,
-    note_unread_files,
-    of_user,
-    owners_in,
-    read_index,
-    resolve_scope,
-    row_fields,
-)
+from memoryd.operations.search_scope import SearchRoot, find_scope, of_user, read_index, row_fields
 from memoryd.search.confidence import without_secrets
 from memoryd.search.modes import SearchEngine, filters_within, find_phrase, missing_in
 from memoryd.search.periods import Period, period_in
@@ -109,10 +100,8 @@ def search(
     """
     started = clock()
     words = parse_query(replace_surrogates(request.query))
-    fresh = {root.name: freshness(root) for root in roots}
+    fresh, allowed = find_scope(roots, request.user)
     limit = request.limit if reranker is None else max(request.limit, JUDGED)
-    allowed = resolve_scope(owners_in(roots), request.user, fresh)
-    note_unread_files(roots, allowed, fresh)
     in_scope = [
         (root, replace(request, filters=of_user(request.filters, allowed[root.name]), limit=limit))
         for root in roots
@@ -387,7 +376,7 @@ def similar_to_memory(roots: Sequence[SearchRoot], identity: str, user: str | No
     Raises NotFoundError, ConflictError for an ambiguous id, BusyError while the memory may not be indexed yet, and
     UsageError if it has no vector.
     """
-    allowed = resolve_scope(owners_in(roots), user, {root.name: freshness(root) for root in roots})
+    _, allowed = find_scope(roots, user)
     in_scope = [root for root in roots if root.name in allowed]
     found = [each for root in in_scope for each in _vectors(root, identity, allowed[root.name])]
     behind = [root.name for root in in_scope if root.lag_ms or root.state in ("starting", "scanning")]

@@ -48,6 +48,15 @@ def owners_of(root: SearchRoot, reader: IndexReader) -> list[str]:
     return list(names) if separate or any(names) else []
 
 
+def find_scope(roots: Sequence[SearchRoot], user: str | None) -> tuple[dict[str, Freshness], Scope]:
+    """Return how fresh the index of each root is, with what is withheld and why, and what may be shown. Raises as
+    `resolve_scope` does."""
+    fresh = {root.name: freshness(root) for root in roots}
+    scope = resolve_scope(owners_in(roots), user, fresh)
+    note_unread_files(roots, scope, fresh)
+    return fresh, scope
+
+
 def resolve_scope(owners: Mapping[str, Sequence[str]], user: str | None, fresh: Mapping[str, Freshness]) -> Scope:
     """Decide what may be shown, from the users of each root and the `user` named by the caller, if any.
 
