@@ -17,7 +17,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from memoryd.core.index import IndexReader, Sample
-from memoryd.core.query import Filters, Mode
+from memoryd.core.query import Filters, Mode, Term, TextQuery
 from memoryd.core.vectors import CannotCompareError, agent_model, cosine, pack_floats, unpack
 from memoryd.core.words import tokens
 from memoryd.errors import MemorydError
@@ -36,7 +36,8 @@ LESS_COMMON = 0.6
 # What a match of the text adds to the cosine: TEXT_WEIGHT * text ** TEXT_POWER. One or two common words count for
 # almost nothing: more made the results of paraphrases worse (tests.bench.finding).
 TEXT_WEIGHT, TEXT_POWER = 1.5, 2.5
-MAX_NAMED = 3  # memories; a name in more of them no longer distinguishes them
+MAX_NAMED = 3  # memories that pass the filters; a name in more of them no longer distinguishes them
+MAX_LOOKED_FOR = 1_000  # memories; of a name in more of them, those that pass are not looked for
 NAMED = 0.6  # what a name adds: more than any meaning does
 # What a word adds that only one memory has; less if a few have it, and nothing from FEW memories or a share of all on.
 # A rare word tells more about a memory than its share of the text score (tests.bench.finding).
@@ -153,13 +154,15 @@ class SemanticSearch:
         return Meant(model, near)
 
     def _named(self, reader: IndexReader, question: Question) -> set[int]:
-        """Return the few memories with a word of the question that the embedder does not know: a name, whose only
-        meaning is the memories that contain it."""
+        """Return the few memories with a name that the question has. The only meaning of a name is the memories that
+        contain it."""
         without = question.query.function_words.union(question.period_words)
         terms = [term for term in question.query.exact if term.text not in without]
-        names = [term for term in terms if not self._knows(term.text)]
-        found = reader.keys_with(names, MAX_NAMED) if names else []
-        return {key for keys in found for key in keys or ()}
+        names = [term for term in terms if _is_identifier(term) or not self._knows(term.text)]
+        counts = reader.term_frequencies(names)
+        looked_for = [name for name, count in zip(names, counts, strict=True) if 0 < count <= MAX_LOOKED_FOR]
+        found = [reader.match(TextQuery((name,)), question.filters, MAX_NAMED + 1) for name in looked_for]
+        return {each.key for matches in found if len(matches) <= MAX_NAMED for each in matches}
 
     def _related(self, reader: IndexReader, missing: Sequence[str], by_text: Sequence[Candidate]) -> dict[int, float]:
         """Return what words near in meaning to those that no memory has add to the score of each memory that was not
@@ -245,6 +248,11 @@ def _reproduced(samples: Sequence[Sample], embedder: Embedder) -> bool:
 def like_floats(numbers: Sequence[float]) -> Like:
     """Return a vector to search by, given as numbers."""
     return Like(pack_floats(numbers), len(numbers))
+
+
+def _is_identifier(term: Term) -> bool:
+    """True for a mix of digits and letters, of which an embedder may know a part: the `max` of `max31856`."""
+    return any(map(str.isdigit, term.text)) and any(map(str.isalpha, term.text))
 
 
 # --- fusion with the text search

@@ -29,6 +29,7 @@ from tests.index.records import put
 from tests.search.stored import Stored
 
 NOW = 1_767_225_600.0
+DAY = 86_400.0
 
 
 class Letters:
@@ -54,9 +55,12 @@ class Letters:
         self.rested += 1
 
 
-def record(number: int, text: str, owner: str = "", embedding: tuple[float, ...] | None = None) -> Record:
+def record(
+    number: int, text: str, owner: str = "", embedding: tuple[float, ...] | None = None, age: float = 0.0
+) -> Record:
+    created = NOW - age * DAY
     return Record(
-        Span(number, number + 1), 1, f"m{number}", "note", "", NOW, NOW, (), False, {}, text=text, owner=owner,
+        Span(number, number + 1), 1, f"m{number}", "note", "", created, created, (), False, {}, text=text, owner=owner,
         embedding=embedding,
     )  # fmt: skip
 
@@ -75,8 +79,10 @@ def ask(
     like: Like | None = None,
     owner: str | None = None,
     period: Period | None = None,
+    filters: Filters | None = None,
 ) -> list[Candidate]:
-    question = Question(parse_query(text), Filters(owner=owner), mode, 10, NOW, like=like, period=period)
+    filters = filters or Filters(owner=owner)
+    question = Question(parse_query(text), filters, mode, 10, NOW, like=like, period=period)
     with catalogue.reader() as reader:
         return SearchEngine(meaning).find(reader, question)
 
@@ -357,6 +363,28 @@ def test_the_year_of_a_period_is_no_name(catalogue: SqliteIndex) -> None:
     assert "named" not in drapes.why
     assert "named" not in practice.why
     assert ask(catalogue, SemanticSearch(table), "treated 2025")[0].why["named"] is True
+
+
+def test_a_name_of_many_memories_counts_where_few_of_the_period_have_it(catalogue: SqliteIndex) -> None:
+    days = [record(n, f"A Qxvzkw of customer {n} came back.", age=20) for n in range(2, 9)]
+    put(catalogue, "a", record(1, "Qxvzkw keeps the invoices.", age=200), *days)
+    table = Static()
+    fill(catalogue, table)
+    question = "Qxvzkw server"
+    assert not any("named" in each.why for each in ask(catalogue, SemanticSearch(table), question))
+    filters = Filters(until=NOW - 100 * DAY)
+    [found] = ask(catalogue, SemanticSearch(table), question, filters=filters)
+    assert found.why["named"] is True
+
+
+def test_a_mix_of_digits_and_letters_is_a_name_though_a_part_of_it_is_a_word(catalogue: SqliteIndex) -> None:
+    put(catalogue, "a", record(1, "The board has the max31856 on it."), record(2, "Which board do you want?"))
+    table = Static()
+    fill(catalogue, table)
+    assert table.knows("max31856")
+    found = ask(catalogue, SemanticSearch(table), "which board do you want with a max31856")
+    assert bodies(catalogue, found)[0] == "The board has the max31856 on it."
+    assert found[0].why["named"] is True
 
 
 def test_what_is_found_by_meaning_alone_shows_the_words_in_any_form(stored: Stored) -> None:
