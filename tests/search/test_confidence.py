@@ -158,6 +158,13 @@ def test_a_dense_question_needs_a_better_hit_unless_that_is_its_phrase(
     assert (judged.confidence, judged.score) == (expected, score)
 
 
+def test_a_hit_with_every_word_as_written_needs_no_better_score_however_dense_the_question_is() -> None:
+    why = {"semantic": {"model": "static-128-3", "cosine": 0.36}, "named": True}
+    some, every = (Candidate(1, 0.98, {**why, "match": match}, 0.6) for match in ("some words", "all words"))
+    judged = with_confidence([some, every], Missing(), "hybrid", points=False, density=1.0)
+    assert [each.confidence for each in judged] == ["weak", "sure"]
+
+
 @pytest.mark.parametrize(("mode", "model"), [("text", "static-128-3"), ("hybrid", "minilm-l6-v2-int8")])
 def test_the_density_counts_only_where_its_table_is_compared(mode: Mode, model: str) -> None:
     hit = Candidate(1, 0.35, {"semantic": {"model": model, "cosine": 0.4}})
