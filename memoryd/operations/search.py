@@ -28,7 +28,7 @@ from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations.lookup import require_unambiguous
 from memoryd.operations.search_scope import SearchRoot, find_scope, of_user, read_index, row_fields
 from memoryd.search.confidence import without_secrets
-from memoryd.search.modes import SearchEngine, filters_within, find_phrase, missing_in
+from memoryd.search.modes import SearchEngine, find_phrase, missing_in
 from memoryd.search.periods import Period, period_in
 from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, parse_query
 from memoryd.search.ranking import Candidate, Points
@@ -36,6 +36,7 @@ from memoryd.search.rerank import JUDGED, Reranker
 from memoryd.search.semantic import Like, Question, RankingProfile, VectorsMissingError, like_floats
 from memoryd.search.snippets import query_patterns, snippet, word_names
 from memoryd.search.spelling import WHY, with_replaced
+from memoryd.search.times import filters_within
 
 LIMIT = 10  # hits by default
 FIELDS = ("title", "labels", "text")  # as `why` names them

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from memoryd.core.index import IndexReader, Match
 from memoryd.core.query import Filters, Term, TextQuery, informative_terms
 from memoryd.search.confidence import Missing, ends_with_number, missing_words, with_confidence
-from memoryd.search.periods import Period, prefers_newest
+from memoryd.search.periods import Period, names_only_time, version_in
 from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, parse_query
 from memoryd.search.ranking import (
     ALL,
@@ -26,7 +26,7 @@ from memoryd.search.ranking import (
 )
 from memoryd.search.semantic import Question, SemanticSearch, VectorsMissingError, append_meant, fuse
 from memoryd.search.spelling import read_question
-from memoryd.search.times import prefer_times
+from memoryd.search.times import filters_within, newest_first, prefer_times
 
 POOL = 20  # candidates re-ranked by recency and use
 MAX_SCORED = 3_000  # memories scored if only some of the words match
@@ -140,11 +140,11 @@ class SearchEngine:
         return with_reasons(reading.explain(self._preferred(reader, reading.question, missing)), question.now)
 
     def _preferred(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
-        """Find memories. Those of a time that the question names, or the newest if it asks for what holds now, are
-        preferred."""
+        """Find memories. Those of a time that the question names are preferred, and so are the newest or the oldest
+        ones if it asks for these."""
         period = question.period
-        newest = prefers_newest(period.rest if period is not None else question.query.raw[:MAX_CHARS])
-        if question.like is not None or not (period or newest):
+        version = version_in(question.query.raw[:MAX_CHARS], period, question.now)
+        if question.like is not None or not (period or version):
             return self._fill(reader, question, missing)
         found = self._fill(reader, replace(question, limit=max(question.limit, MAX_POINTED)), missing)
         if period is not None:
@@ -153,7 +153,10 @@ class SearchEngine:
             for each in self._judged(reader, within, Missing(numbers=missing.numbers)) if within.query.units else []:
                 known[each.key] = max(known.get(each.key, each), each, key=_score)
             found = list(known.values())
-        return prefer_times(reader, question.query, found, period, newest=newest, now=question.now)[: question.limit]
+        ranked = prefer_times(reader, question.query, found, period, version, question.now)
+        if period is not None and names_only_time(period):
+            ranked = newest_first(reader, question.filters, period, ranked, question.limit)
+        return ranked[: question.limit]
 
     def _fill(self, reader: IndexReader, question: Question, missing: Missing) -> list[Candidate]:
         """Return the memories found, and if there are too few, those with a part of a word. If only an identifier is
@@ -257,13 +260,6 @@ def _within(question: Question, period: Period) -> Question:
     """Return the question without the words of its period, asked of memories of that period."""
     query = replace(parse_query(period.rest), forms=question.query.forms)
     return replace(question, query=query, filters=filters_within(period, question.filters))
-
-
-def filters_within(period: Period, given: Filters) -> Filters:
-    """Return the filters for those memories that are also of this period."""
-    since = max((each for each in (given.since, period.since) if each is not None), default=None)
-    until = min((each for each in (given.until, period.until) if each is not None), default=None)
-    return replace(given, since=since, until=until)
 
 
 def _with_reason(found: Sequence[Candidate], missing: str) -> list[Candidate]:

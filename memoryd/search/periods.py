@@ -11,7 +11,7 @@ import re
 import unicodedata
 from calendar import isleap
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.defaults import DAY
@@ -70,6 +70,12 @@ _NEWEST = re.compile(
     r"|at the moment|at present)\b",
     re.IGNORECASE,
 )
+# What was before something else: only in the past, unlike `what must be done before moving servers`.
+_OLDEST = re.compile(
+    r"\b(originally|initially|formerly|previously|used to|at first|at the (very )?(beginning|start|outset))\b"
+    r"|\b(did|was|were|had)\b.*\bbefore\b",
+    re.IGNORECASE,
+)
 _FOREIGN_NEWEST = frozenset().union(*NEWEST.values())
 _ENGLISH_TOO = {"actual"}  # means another thing in a question that may be in any language
 _TIMES = """
@@ -77,8 +83,17 @@ today yesterday this last past previous day days week weeks month months year ye
 currently latest newest recent recently lately now nowadays presently moment tonight weekend quarter quarters few couple
 tomorrow next
 """
+_ANY_SUBJECT = """
+add added anything everything happen happened happening know learn learned learnt memories memory new news note noted
+notes record recorded remember remembered save saved something store stored thing things write written wrote
+"""
+ANY_SUBJECT = frozenset(_ANY_SUBJECT.split())
+"""Words that ask for memories, whatever they are about."""
 TIME_WORDS = frozenset((*_MONTHS, *_DAYS, *_TIMES.split(), *_FOREIGN_NEWEST))
 """Words that a question names a time with, which a memory of that time need not have."""
+
+
+Version = Literal["newest", "oldest"]
 
 
 class Period(NamedTuple):
@@ -96,6 +111,15 @@ class Period(NamedTuple):
         if created is None:
             return False
         return (self.since is None or created >= self.since) and (self.until is None or created < self.until)
+
+    def is_today(self, now: float) -> bool:
+        """True for a day that is not over, or a part of it. `now` in seconds."""
+        return (
+            self.contains(now)
+            and self.until is not None
+            and self.since is not None
+            and self.until - self.since < 2 * DAY
+        )
 
     def __str__(self) -> str:
         """The name of the period and its days."""
@@ -194,6 +218,23 @@ def _is_time(found: re.Match[str]) -> bool:
         return False
     named = month or found["weekday"] or found["quarter"] or found["which_quarter"] or found["only_year"]
     return not named or _INTRODUCED.match(found.group()) is not None
+
+
+def version_in(question: str, period: Period | None, now: float) -> Version | None:
+    """Return which of the memories that replace each other a question asks for, if it says so: what holds now, or what
+    held at first or before something. `period`: the time that it names; what is asked of today holds now."""
+    if period is not None:
+        question = period.rest
+    if prefers_newest(question) or (period is not None and period.is_today(now)):
+        return "newest"
+    return "oldest" if _OLDEST.search(question) is not None else None
+
+
+def names_only_time(period: Period) -> bool:
+    """True if a question asks for nothing but memories of a period, as `what did we note yesterday?` does."""
+    query = parse_query(period.rest)
+    words = {term.text for term in query.words}
+    return bool(words) and words <= query.function_words | ANY_SUBJECT
 
 
 def prefers_newest(question: str) -> bool:

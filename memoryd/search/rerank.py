@@ -69,9 +69,10 @@ class Reranker:
         cosines = self._cosines(question, texts)
         means = {each.key: mean_cosine(each, cosines[each.key], self._share) for each in given}
         fused = fuse(given, Meant(self.model, means, named, rare), len(given))
-        period, newest = any(map(is_of_period, judged)), any("newest" in each.why for each in judged)
+        period = any(map(is_of_period, judged))
+        version = any("newest" in each.why or "oldest" in each.why for each in judged)
         explained = [self._explained(each, judged[-each.key], cosines[each.key]) for each in fused]
-        ranked = sorted(weigh_times(explained, period=period, newest=newest), key=lambda each: -each.score)
+        ranked = sorted(weigh_times(explained, period=period, version=version), key=lambda each: -each.score)
         best = [Ranked(-each.key, each._replace(key=judged[-each.key].key)) for each in ranked]
         lowest = best[-1].candidate.score
         below = [

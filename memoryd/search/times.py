@@ -1,4 +1,4 @@
-"""Prefer memories of the time that a question asks about: of a period that it names, or what holds now.
+"""Prefer memories of the time that a question asks about: of a period that it names, what holds now, or held at first.
 
 A memory about the same subject replaces an older one, mostly in other words. So what held in a period in which nothing
 was written about a subject is what was written last before it.
@@ -10,18 +10,41 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import chain
 
+from msgspec.structs import replace
+
 from memoryd.core.index import IndexReader, Memory
-from memoryd.search.periods import TIME_WORDS, Period
+from memoryd.core.query import Filters
+from memoryd.search.periods import TIME_WORDS, Period, Version
 from memoryd.search.query_terms import ParsedQuery
-from memoryd.search.ranking import ALL, PHRASE, Candidate, recency
+from memoryd.search.ranking import ALL, PHRASE, Candidate, below, recency
 
 IN_PERIOD = 0.3  # what is added to the score of a memory of the time that a question names, or that held then
-# The share of its score that a memory of today gains if the question asks for what holds now; more if it is about the
-# subject of the best one, which it may replace in other words (tests.bench.finding, also with "now" after each
-# question).
-NEWEST, NEWEST_OF_SUBJECT = 0.4, 1.3
+# The share of its score that a memory of today gains if the question asks for what holds now. Of the memories about the
+# subject of the best one, which replace each other in other words, the last one gains more, whenever it was written, or
+# the first one if the question asks for that (tests.bench.finding, also with "now" after each question).
+NEWEST, VERSION = 0.4, 1.3
 MAX_OF_SUBJECT = 10  # memories; a word in more of them names no subject
 MAX_OF_PAIR = 100  # memories; words in more of them name none even two at a time
+
+
+def filters_within(period: Period, given: Filters) -> Filters:
+    """Return the filters for those memories that are also of this period."""
+    since = max((each for each in (given.since, period.since) if each is not None), default=None)
+    until = min((each for each in (given.until, period.until) if each is not None), default=None)
+    return replace(given, since=since, until=until)
+
+
+def newest_first(
+    reader: IndexReader, given: Filters, period: Period, found: Sequence[Candidate], limit: int
+) -> list[Candidate]:
+    """Return at most `limit` candidates: the newest memories of a period, then those that were found. Scores fall with
+    age, so that several roots compare."""
+    newest = reader.newest(filters_within(period, given), limit)
+    known = {each.key for each in newest}
+    end = period.until if period.until is not None else max((each.created or 0.0 for each in newest), default=0.0)
+    why = {"period": str(period)}
+    first = [Candidate(each.key, recency(each.created, end), why, confidence="likely") for each in newest]
+    return [*first, *below([each for each in found if each.key not in known], first, limit)]
 
 
 def prefer_times(
@@ -29,18 +52,19 @@ def prefer_times(
     query: ParsedQuery,
     found: Sequence[Candidate],
     period: Period | None,
-    *,
-    newest: bool,
+    version: Version | None,
     now: float,
 ) -> list[Candidate]:
-    """Sort candidates again: those of the period before others, with `newest` the newer ones, unless others match much
-    better. Their `why` tells what counted. `now` in seconds."""
+    """Sort candidates again: those of the period, and those of the `version` that is asked for, before others unless
+    these match much better. Their `why` tells what counted. `now` in seconds."""
     shared = _shared_words(reader, query, found)
     versions = _with_two(shared)
     subject = versions or _with_rarest(shared)
-    memories = reader.memories([*{*(each.key for each in found), *versions}])
+    memories = reader.memories([*{*(each.key for each in found), *subject}])
     held = _held_in(period, [memories[key] for key in versions if key in memories], found)
     best_version = max((each.score for each in found if each.key in versions), default=0.0)
+    dates = [memories[key].created for key in subject if key in memories]
+    last = max((each for each in dates if each is not None), default=now)
     explained: list[Candidate] = []
     for each in found:
         created = memories[each.key].created if each.key in memories else None
@@ -50,18 +74,20 @@ def prefer_times(
         elif held is not None and each.key == held.key:
             why["held_in"] = str(period)
             score = best_version  # the others match no better: they did not hold then
-        if newest:
-            worth = NEWEST_OF_SUBJECT if each.key in subject else NEWEST
-            why["newest"] = round(worth * recency(created, now), 4)
+        if version == "newest":
+            worth, latest = (VERSION, last) if each.key in subject else (NEWEST, now)
+            why["newest"] = round(worth * recency(created, latest), 4)
+        elif version == "oldest" and each.key in subject and created is not None:
+            why["oldest"] = round(VERSION * (1 - recency(created, last)), 4)
         explained.append(each._replace(score=score, why=why))
-    ranked = weigh_times(explained, period=period is not None, newest=newest)
+    ranked = weigh_times(explained, period=period is not None, version=version is not None)
     return sorted(ranked, key=lambda each: (-each.score, -each.key))
 
 
-def weigh_times(found: Sequence[Candidate], *, period: bool, newest: bool) -> list[Candidate]:
+def weigh_times(found: Sequence[Candidate], *, period: bool, version: bool) -> list[Candidate]:
     """Return candidates with scores, 0..1, that count the times in their `why`: those of a period if the question names
-    one, and how new they are if it asks for the newest. The scores of several roots are comparable."""
-    full = (1 + IN_PERIOD * period) * (1 + NEWEST_OF_SUBJECT * newest)
+    one, and how new or old they are if it asks for a version. The scores of several roots are comparable."""
+    full = (1 + IN_PERIOD * period) * (1 + VERSION * version)
     return [each._replace(score=_with_time(each) / full) for each in found]
 
 
@@ -71,8 +97,8 @@ def is_of_period(found: Candidate) -> bool:
 
 
 def _with_time(found: Candidate) -> float:
-    newest = found.why.get("newest")
-    return (found.score + IN_PERIOD * is_of_period(found)) * (1 + (newest if isinstance(newest, float) else 0.0))
+    version = found.why.get("newest", found.why.get("oldest"))
+    return (found.score + IN_PERIOD * is_of_period(found)) * (1 + (version if isinstance(version, float) else 0.0))
 
 
 def _held_in(period: Period | None, versions: Sequence[Memory], found: Sequence[Candidate]) -> Memory | None:

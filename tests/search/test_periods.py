@@ -379,6 +379,69 @@ def test_two_words_name_a_subject_though_neither_does_alone(stored: Stored) -> N
     assert gains["new"] > 2 * gains["glass"]
 
 
+PORTS = (
+    memory("first", "Port of the staging server of Moorly: 4000.", age=868),
+    memory("second", "Moved the staging server of Moorly from port 4000 to port 4410.", age=512),
+    memory("third", "The staging server of Moorly now answers on 4455.", age=410),
+    *(memory(f"other {n}", f"the model railway, part {n}", age=0) for n in range(30)),
+)
+
+
+def test_the_last_version_holds_now_however_old_it_is(stored: Stored) -> None:
+    stored.put(*PORTS)
+    assert stored.ids("what is the port of the staging server of Moorly?")[0] == "first"
+    assert stored.ids("what is the current port of the staging server of Moorly?")[0] == "third"
+
+
+def test_what_is_asked_of_today_holds_now(stored: Stored) -> None:
+    stored.put(
+        memory("old", "Contact at the marina of Lauwersoog: Jildou.", age=500),
+        memory("new", "Lauwersoog: it is Wout who answers by now.", age=200),
+        *(memory(f"other {n}", f"the model railway, part {n}", age=0) for n in range(30)),
+    )
+    assert stored.ids("who is the contact at Lauwersoog")[0] == "old"
+    assert stored.ids("who is the contact at Lauwersoog today?")[0] == "new"
+    assert not any("newest" in hit["why"] for hit in stored.hits("contact at Lauwersoog in the last 7 days"))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "what was the port of the staging server of Moorly originally?",
+        "port of the staging server of Moorly at the very beginning",
+        "what did the staging server of Moorly use as a port before the last change?",
+    ],
+)
+def test_an_earlier_version_is_first_if_asked_for(stored: Stored, question: str) -> None:
+    stored.put(*PORTS, memory("railway", "The staging of the railway", age=900))
+    hits = stored.hits(question)
+    assert hits[0]["id"] in ("first", "second")
+    assert not any("oldest" in hit["why"] for hit in hits if hit["id"] == "railway")
+    assert hits[0]["why"]["oldest"] > next(hit["why"]["oldest"] for hit in hits if hit["id"] == "third") == 0
+
+
+def test_no_version_is_asked_for_by_what_comes_before_something_else(stored: Stored) -> None:
+    stored.put(*PORTS)
+    hits = stored.hits("which port must the staging server of Moorly have before moving it?")
+    assert not any("oldest" in hit["why"] for hit in hits)
+
+
+def test_a_question_for_a_time_alone_lists_its_memories(stored: Stored) -> None:
+    stored.put(
+        memory("gift", "Idea for the birthday: a record player.", age=1),
+        memory("dentist", "The dentist has moved.", age=1.1),
+        memory("writing", "Never write down what nobody will read.", age=40),
+        memory("report", "What was written yesterday is in the report.", age=500),
+    )
+    for mode in ("text", "hybrid"):
+        hits = stored.hits("what did you write down yesterday?", mode=mode)
+        assert [hit["id"] for hit in hits][:2] == ["gift", "dentist"]
+        assert hits[0]["why"]["period"].startswith("yesterday: ")
+        assert "writing" in [hit["id"] for hit in hits], "the rest comes below"
+        assert hits[0]["score"] > hits[1]["score"] > hits[2]["score"]
+    assert stored.ids("what did the dentist write yesterday?")[0] == "dentist"
+
+
 def test_a_period_is_preferred_and_explained(stored: Stored) -> None:
     stored.put(
         memory("old", "outage of the checkout", age=100),
@@ -416,7 +479,7 @@ def test_what_held_in_a_period_is_first_however_well_a_later_version_matches(sto
         [first], [second] = (reader.keys_of(each, Filters()) for each in ("first", "second"))
         found = [Candidate(second, 0.9, {}), Candidate(first, 0.1, {})]
         period = period_in(question, NOW)
-        ranked = prefer_times(reader, parse_query(question), found, period, newest=False, now=NOW)
+        ranked = prefer_times(reader, parse_query(question), found, period, None, NOW)
     assert [each.key for each in ranked] == [first, second]
 
 

@@ -33,7 +33,9 @@ QUESTIONS = (
         "ago', 'gestern', 'le mois dernier', 'la semana pasada'. --until includes the day that it names. A date in "
         "digits (also 2026/01/31 or 31.01.2026) is a day in UTC, as in JSON results and in the files; words mean days "
         "of the daemon's time zone. The same words inside a question, or 'from May to July', only prefer memories of "
-        "that time, or what held then; 'current', 'latest', 'now', 'aktuell', 'actuel' and 'actual' prefer the newest.",
+        "that time, or what held then; a question for nothing else ('what happened yesterday?') lists them first. "
+        "'current', 'latest', 'now', 'today', 'aktuell', 'actuel' and 'actual' prefer the newest, 'originally' and "
+        "'what was ... before' the oldest.",
     ),
     Entry(
         "--min-score X",
