@@ -34,16 +34,17 @@ _UMLAUT = re.compile("[aou]e")  # of which the German stemmer removes the `e`, a
 # Without the words that are as frequent in English texts.
 _GERMAN = """
 aber als am auf aus bei beim bis das dass dem den der des die durch ein eine einem einen einer es fur gegen hat ich
-ihr im ist kann mit nach nicht noch nur oder sich sie sind uber um und unter vom von vor wann warum was welche welcher
-welches wenn wer werden wie wir wird wo zum zur zwischen
+ihr im ist kann mit nach nicht noch nur oder sich sie sind uber um und unter vom von vor wann warum was welche welchem
+welchen welcher welches wem wen wenn wer werden wessen wie wieviel wieviele wir wird wo woher wohin zum zur zwischen
 """
 _FRENCH = """
-au aux avec ce ces comment dans de des du elle en est et il je la le les leur leurs mais ne nous ou par pas peut plus
-pour pourquoi quand que quel quelle quels qui sa sans se ses son sont sur un une vous
+au aux avec ce ces combien comment dans de des du elle en est et il je la laquelle le lequel les lesquelles lesquels
+leur leurs mais ne nous ou par pas peut plus pour pourquoi quand que quel quelle quelles quels qui quoi sa sans se ses
+son sont sur un une vous
 """
 _SPANISH = """
-al como con cual cuando de del desde donde el ella en entre es esta este fue ha hasta la las lo los mas nos para pero
-por porque que quien se sin sobre son su sus un una y
+al como con cual cuales cuando cuanta cuantas cuanto cuantos de del desde donde el ella en entre es esta este fue ha
+hasta la las lo los mas nos para pero por porque que quien quienes se sin sobre son su sus un una y
 """
 _FUNCTION_WORDS = {
     "english": STOP_WORDS,

@@ -86,6 +86,9 @@ def test_beside_other_words_an_unknown_identifier_makes_hits_weak(filled: Stored
 def test_the_words_that_no_memory_has_are_named(filled: Stored) -> None:
     assert search_all([filled], "dishwashers of the zeppelin")["missing_words"] == ["zeppelin"]
     assert "missing_words" not in search_all([filled], "dishwashers")
+    assert search_all([filled], "¿cuánto cuesta el zeppelin?")["missing_words"] == ["cuesta", "zeppelin"]
+    assert search_all([filled], "welchen Zeppelin haben wir?")["missing_words"] == ["zeppelin", "haben"]
+    assert search_all([filled], "combien de zeppelins")["missing_words"] == ["zeppelins"]
     assert "missing_words" not in search_all([filled], "dishwasher in May last year")
     assert "missing_words" not in search_all([filled], "it isn't the dishwasher's client, it's the pool's")
 
