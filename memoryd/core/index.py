@@ -6,19 +6,15 @@ on how an engine stores or queries. An engine must pass `tests/index/test_contra
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple, Protocol
 
 from memoryd.core.findings import Finding, FindingNews
 from memoryd.core.places import Place
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Entry, Facts, FileStats, ReplacedRange, Role
-from memoryd.core.spans import Fingerprint, replace_surrogates, sha256
-from memoryd.core.vectors import cosine, is_agent_model, unpack, without_common
-from memoryd.core.words import tokens, whole_text
+from memoryd.core.spans import Fingerprint, sha256
 
 
 class IndexUnavailable(OSError):  # noqa: N818 - names the condition
@@ -58,12 +54,6 @@ class FileRow(NamedTuple):
         """The summary of the file."""
         size = self.fingerprint.size
         return FileStats(self.path, Role(self.role), size, self.units, self.broken, self.records, self.facts)
-
-    def matches(self, found: Fingerprint) -> bool:
-        """True if the file with this fingerprint is unchanged: the file was read completely, and long enough after its
-        last change for an equal fingerprint to prove it."""
-        settled = self.digest and not (self.recently_modified or self.pending)
-        return bool(settled) and self.fingerprint[:5] == found[:5]
 
 
 class FileChanges(NamedTuple):
@@ -168,15 +158,9 @@ class Sample(NamedTuple):
 # --- the protocols
 
 
-EVERYTHING = Filters(archived=True)
-ANY_NUMBER = 2**62
-
-
 class IndexReader(Protocol):
-    """Read access to one consistent state of an index, for one thread at a time. Any method may raise IndexUnavailable.
-
-    Methods with a body are correct but slow defaults: an engine must implement the others and may override these.
-    """
+    """Read access to one consistent state of an index, for one thread at a time. Any method may raise
+    IndexUnavailable."""
 
     # files
 
@@ -185,32 +169,18 @@ class IndexReader(Protocol):
 
     def file(self, path: str) -> FileRow | None:
         """Return one file; None if it is not in the index."""
-        return self.files().get(path)
 
     def compare(self, found: Mapping[str, Fingerprint]) -> FileChanges:
         """Compare all files of a scan with those in the index."""
-        known = self.files()
-        changed = [path for path, row in known.items() if path in found and not row.matches(found[path])]
-        missing = {path: row.records for path, row in known.items() if path not in found}
-        new = [path for path in found if path not in known]
-        return FileChanges(new, changed, missing, sum(row.records for row in known.values()))
 
     def summaries(self) -> Iterator[FileStats]:
         """Yield the summary of every file."""
-        return (row.stats for row in self.files().values())
 
     def totals(self) -> tuple[int, int]:
         """Return the number of files and their size in bytes."""
-        sizes = [each.size for each in self.summaries()]
-        return len(sizes), sum(sizes)
 
     def totals_by_role(self) -> dict[str, RoleTotals]:
         """Return the totals of the files with each role."""
-        found: dict[str, RoleTotals] = {}
-        for each in self.summaries():
-            before = found.get(each.role, RoleTotals(0, 0, 0))
-            found[each.role] = RoleTotals(before.files + 1, before.records + each.records, before.size + each.size)
-        return found
 
     # records and findings
 
@@ -222,16 +192,12 @@ class IndexReader(Protocol):
 
     def identities(self, path: str | None = None) -> list[Identity]:
         """Return the identities of the memories in one file, or in all."""
-        memories = self.newest(EVERYTHING, ANY_NUMBER)
-        return [identity(each.id, each.title, each.body) for each in memories if path in (None, each.path)]
 
     def has_records(self) -> bool:
         """True if any file has a memory."""
-        return any(each.records for each in self.summaries())
 
     def live_count(self, path: str) -> int:
         """Count the memories of a file as index files do: duplicate ids once, without those marked as archived."""
-        return len({each.id for each in self.entries([path]) if not each.archived})
 
     def places(self, identity: str) -> list[Place]:
         """Return the places of memories with exactly this id; if there are none, of the one with this unique id, or of
@@ -239,43 +205,33 @@ class IndexReader(Protocol):
 
     def unique_ids(self, ids: Collection[str]) -> dict[int, str]:
         """Return the unique id of each memory with one of these ids that other memories have too, by key."""
-        return {each.key: each.unique_id for id_ in {*ids} for each in self.places(id_) if each.is_shared}
 
     def also_archived(self) -> list[Place]:
         """Return the live memories whose id is also in an archive file, by path and position."""
-        archives = [path for path, row in self.files().items() if row.role == Role.ARCHIVE]
-        ids = dict.fromkeys(entry.id for entry in self.entries(archives))
-        return sorted(place for each in ids for place in self.places(each) if place.live)
 
     def findings(self) -> list[Finding]:
         """Return every finding, sorted by path and line."""
 
     def finding_counts(self, path: str | None = None) -> dict[tuple[str, str], int]:
         """Count findings by (path, code); only those of one file if `path` is given."""
-        return dict(Counter((each.path, each.code) for each in self.findings() if path in (None, each.path)))
 
     # memories
 
     @property
     def size(self) -> int:
         """The number of memories, including archived ones."""
-        return len(self.newest(EVERYTHING, ANY_NUMBER))
 
     def memories(self, keys: Sequence[int]) -> dict[int, Memory]:
         """Return the memories with these keys, in this order; keys that do not exist are left out."""
-        known = {each.key: each for each in self.newest(EVERYTHING, ANY_NUMBER)}
-        return {key: known[key] for key in keys if key in known}
 
     def newest(self, filters: Filters, limit: int, before: Before | None = None) -> list[Memory]:
         """Return the newest memories by creation time; those without one last, equal ones by descending id and key."""
 
     def owners(self) -> tuple[str, ...]:
         """Return the names of users with memories here, sorted; "" stands for memories without a user."""
-        return tuple(sorted({each.owner for each in self.newest(EVERYTHING, ANY_NUMBER)}))
 
     def keys_of(self, identity: str, filters: Filters) -> list[int]:
         """Return the keys of the memories with exactly this id that pass the filters."""
-        return [each.key for each in self.newest(filters, ANY_NUMBER) if each.id == replace_surrogates(identity)]
 
     # search
 
@@ -286,28 +242,19 @@ class IndexReader(Protocol):
     def term_frequencies(self, terms: Sequence[Term]) -> list[int]:
         """Return the number of memories that contain each term; approximate for common ones, for a term in a fifth of
         all memories carries no information."""
-        return [len(self.match(TextQuery((term,)), EVERYTHING, ANY_NUMBER)) for term in terms]
 
     def keys_with(self, terms: Sequence[Term], most: int) -> list[Collection[int] | None]:
         """Return the keys of the memories that contain each term; None for a term in more than `most` of them."""
-        found = [{each.key for each in self.match(TextQuery((term,)), EVERYTHING, most + 1)} for term in terms]
-        return [keys if len(keys) <= most else None for keys in found]
 
     def keys_with_label(self, terms: Sequence[Term], most: int) -> Collection[int] | None:
         """Return the keys of the memories with one of the terms in their labels or tags, and maybe of some others; None
         if they may be more than `most`."""
-        found = self.keys_with(terms, most)
-        return None if None in found else {key for keys in found for key in keys or ()}
 
     def vocabulary(self) -> str:
         """Return the words of all memories, each between newlines. It may contain words of deleted memories."""
-        every = self.newest(EVERYTHING, ANY_NUMBER)
-        texts = ("\n".join((each.title, each.tags, each.labels, each.body)) for each in every)
-        return "\n".join(("", *dict.fromkeys(word for text in texts for word in tokens(text)), ""))
 
     def words_beginning(self, start: str) -> list[str]:
         """Return the words of all memories that begin with `start`."""
-        return sorted(word for word in self.vocabulary().split("\n") if word.startswith(start))
 
     def nearest(
         self,
@@ -325,26 +272,12 @@ class IndexReader(Protocol):
         The nearest come first, of equal ones the last added. Returns None if no memory has a vector of this model.
         `less_common`: the share of the mean of all vectors that is subtracted from `vector` first (`mean_share`).
         """
-        found = [(each.key, self.vector(each.key)) for each in self.newest(EVERYTHING, ANY_NUMBER)]
-        vectors = {
-            key: unpack(stored[1], len(vector)) for key, stored in found if stored is not None and stored[0] == model
-        }
-        if less_common:
-            vector = without_common(vector, list(vectors.values()), less_common)
-        cosines = {key: cosine(vector, each) for key, each in vectors.items()}
-        allowed = [each.key for each in self.newest(filters, ANY_NUMBER) if each.key in cosines]
-        best = sorted(allowed, key=lambda key: (-cosines[key], -key))[:limit]
-        more = [key for key in also if key in cosines and key not in best]
-        return {key: cosines[key] for key in (*best, *more)} if cosines else None
 
     def vector(self, key: int) -> tuple[str, bytes] | None:
         """Return the model and the packed vector of a memory; None if it has none."""
 
     def vector_samples(self, owner: str | None, limit: int) -> list[Sample]:
         """Return some memories of one owner (None: of any named owner) with vectors stored by agents."""
-        owned = [each for each in self.newest(EVERYTHING, ANY_NUMBER) if each.owner and owner in (None, each.owner)]
-        stored = [(each, vector) for each in owned if (vector := self.vector(each.key)) and is_agent_model(vector[0])]
-        return [Sample(each.key, *vector, each.body or each.title) for each, vector in stored[:limit]]
 
 
 class IndexWriter(IndexReader, Protocol):
@@ -358,19 +291,15 @@ class IndexWriter(IndexReader, Protocol):
 
     def close(self) -> None:
         """Close the index; readers in use work until their block ends."""
-        self.release_idle(math.inf)
 
     def batch(self) -> AbstractContextManager[None]:
         """Group many changes in a block, which is faster; readers may see them in groups of a few hundred."""
-        return nullcontext()
 
     def replace(self, row: FileRow, document: Document) -> None:
         """Replace the file by the document. A memory with unchanged text keeps its key and its vector."""
 
     def add(self, files: Sequence[tuple[FileRow, Document]]) -> None:
         """Add files that are not in the index, which is faster than one by one."""
-        for row, document in files:
-            self.replace(row, document)
 
     def append(self, row: FileRow, tail: Document, *, recounted: Sequence[str] = ()) -> None:
         """Add the records of the appended tail; `row` describes the whole file. Findings with the codes `recounted` are
@@ -385,7 +314,6 @@ class IndexWriter(IndexReader, Protocol):
 
     def restamp(self, row: FileRow) -> None:
         """Store a new fingerprint for unchanged content."""
-        self.append(row, Document(row.path, ()))
 
     def forget(self, path: str) -> None:
         """Remove a file from the index."""
@@ -395,8 +323,6 @@ class IndexWriter(IndexReader, Protocol):
 
     def clear(self) -> None:
         """Remove everything. Keys are not reused."""
-        for path in self.files():
-            self.forget(path)
 
     def take_new_findings(self) -> list[FindingNews]:
         """Return the findings that are new since the last call."""
@@ -404,18 +330,10 @@ class IndexWriter(IndexReader, Protocol):
     def take_changes(self) -> Mapping[str, int] | None:
         """Return the files whose memories may have changed since the last call; None if it may be any of them. The
         number is 0, or the offset (bytes) from which all memories were appended, and none before it changed."""
-        return None
 
     def missing_vectors(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
         """Return (key, redacted `whole_text`) of memories without a vector of the model or an agent, by key above
         `after`."""
-        lacking = [
-            (each.key, whole_text(each.title, each.body))
-            for each in self.newest(EVERYTHING, ANY_NUMBER)
-            if each.key > after
-            and not ((vector := self.vector(each.key)) and (vector[0] == model or is_agent_model(vector[0])))
-        ]
-        return sorted(lacking)[:limit]
 
     def put_vectors(self, model: str, rows: Sequence[tuple[int, bytes]]) -> None:
         """Store a packed vector for each (key, vector). Skips memories removed or with a vector of an agent."""
@@ -423,12 +341,9 @@ class IndexWriter(IndexReader, Protocol):
     @property
     def can_tidy(self) -> bool:
         """True if `tidy` has something to do."""
-        return False
 
     def tidy(self) -> bool:
         """Do a bounded part of the maintenance that makes queries faster. Returns False when nothing is left."""
-        return False
 
     def release_idle(self, now: float) -> None:
         """Release memory that no query has needed recently. `now` is in seconds."""
-        del now  # nothing to release

@@ -58,13 +58,9 @@ class Lanes:
 
 
 def agent_model(size: int) -> str:
-    """Return the model name for vectors of this size that agents stored with their memories."""
+    """Return the model name for vectors of this size that agents stored with their memories; they are never
+    replaced."""
     return f"own:{size}"
-
-
-def is_agent_model(model: str) -> bool:
-    """True if vectors of this model were stored by agents; these are never replaced."""
-    return model.startswith("own:")
 
 
 def numbers_in(model: str, vector: bytes) -> int:
@@ -155,17 +151,3 @@ def mean_share(share: float, count: int) -> float:
     """Return the share of the mean of `count` vectors to subtract: less of few, whose mean shows what these are about
     and not what all texts have in common."""
     return share * count / (count + FEW)
-
-
-def without_common(vector: Sequence[float], vectors: Sequence[Sequence[float]], share: float) -> list[float]:
-    """Return a vector of length 1 less a share of the mean of the others, each taken at length 1."""
-    part = mean_share(share, len(vectors)) / (len(vectors) or 1)
-    numbers = _unit(vector)
-    for each in vectors:
-        numbers = [number - part * other for number, other in zip(numbers, _unit(each), strict=True)]
-    return numbers
-
-
-def _unit(vector: Sequence[float]) -> list[float]:
-    length = sqrt(sum(map(mul, vector, vector))) or 1.0
-    return [number / length for number in vector]

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from operator import mul
 from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from memoryd.core.findings import Finding, FindingNews, NewFindings
-from memoryd.core.index import Before, FileRow, IndexReader, IndexWriter, Match, Memory
+from memoryd.core.index import (
+    Before,
+    FileChanges,
+    FileRow,
+    Identity,
+    IndexReader,
+    IndexWriter,
+    Match,
+    Memory,
+    RoleTotals,
+    Sample,
+    identity,
+)
 from memoryd.core.places import ID_SUFFIX, Place, with_unique_ids
 from memoryd.core.query import Filters, Term, TextQuery
-from memoryd.core.records import Document, Entry, ReplacedRange
-from memoryd.core.spans import Span, replace_surrogates
+from memoryd.core.records import Document, Entry, FileStats, ReplacedRange, Role
+from memoryd.core.spans import Fingerprint, Span, replace_surrogates
 from memoryd.core.text_match import pieces_in
-from memoryd.core.vectors import agent_model, is_agent_model, pack_floats
-from memoryd.core.words import tokens
+from memoryd.core.vectors import agent_model, cosine, mean_share, pack_floats, unpack
+from memoryd.core.words import tokens, whole_text
 from memoryd.index.texts import Text, clean, content_digest, one_line, redacted, text_of
+from tests.index.records import EVERYTHING
 
 Codes = Sequence[str]
+ANY_NUMBER = 2**62
 
 
 class Item(NamedTuple):
@@ -45,6 +61,28 @@ class Item(NamedTuple):
 def order(m: Memory | Before) -> tuple[float, str, int]:
     identity = "\U0010ffff" if getattr(m, "same", False) else m.id
     return (float("-inf") if m.created is None else m.created, identity, m.key)
+
+
+def is_agent_model(model: str) -> bool:
+    return model.startswith("own:")
+
+
+def unchanged(row: FileRow, found: Fingerprint) -> bool:
+    settled = row.digest and not (row.recently_modified or row.pending)
+    return bool(settled) and row.fingerprint[:5] == found[:5]
+
+
+def without_common(vector: Sequence[float], vectors: Sequence[Sequence[float]], share: float) -> list[float]:
+    part = mean_share(share, len(vectors)) / (len(vectors) or 1)
+    numbers = _unit(vector)
+    for each in vectors:
+        numbers = [number - part * other for number, other in zip(numbers, _unit(each), strict=True)]
+    return numbers
+
+
+def _unit(vector: Sequence[float]) -> list[float]:
+    length = math.sqrt(sum(map(mul, vector, vector))) or 1.0
+    return [number / length for number in vector]
 
 
 @dataclass
@@ -161,3 +199,149 @@ class ToyIndex(IndexWriter):
     def put_vectors(self, model: str, rows: Sequence[tuple[int, bytes]]) -> None:
         own = {key for key, (name, _) in self.vectors.items() if is_agent_model(name)}
         self.vectors = {**self.vectors, **{k: (model, v) for k, v in rows if k in self.items and k not in own}}
+
+    # --- what an engine would do faster
+
+    def file(self, path: str) -> FileRow | None:
+        return self.files().get(path)
+
+    def compare(self, found: Mapping[str, Fingerprint]) -> FileChanges:
+        known = self.files()
+        changed = [path for path, row in known.items() if path in found and not unchanged(row, found[path])]
+        missing = {path: row.records for path, row in known.items() if path not in found}
+        new = [path for path in found if path not in known]
+        return FileChanges(new, changed, missing, sum(row.records for row in known.values()))
+
+    def summaries(self) -> Iterator[FileStats]:
+        return (row.stats for row in self.files().values())
+
+    def totals(self) -> tuple[int, int]:
+        sizes = [each.size for each in self.summaries()]
+        return len(sizes), sum(sizes)
+
+    def totals_by_role(self) -> dict[str, RoleTotals]:
+        found: dict[str, RoleTotals] = {}
+        for each in self.summaries():
+            before = found.get(each.role, RoleTotals(0, 0, 0))
+            found[each.role] = RoleTotals(before.files + 1, before.records + each.records, before.size + each.size)
+        return found
+
+    def identities(self, path: str | None = None) -> list[Identity]:
+        memories = self.newest(EVERYTHING, ANY_NUMBER)
+        return [identity(each.id, each.title, each.body) for each in memories if path in (None, each.path)]
+
+    def has_records(self) -> bool:
+        return any(each.records for each in self.summaries())
+
+    def live_count(self, path: str) -> int:
+        return len({each.id for each in self.entries([path]) if not each.archived})
+
+    def unique_ids(self, ids: Collection[str]) -> dict[int, str]:
+        return {each.key: each.unique_id for id_ in {*ids} for each in self.places(id_) if each.is_shared}
+
+    def also_archived(self) -> list[Place]:
+        archives = [path for path, row in self.files().items() if row.role == Role.ARCHIVE]
+        ids = dict.fromkeys(entry.id for entry in self.entries(archives))
+        return sorted(place for each in ids for place in self.places(each) if place.live)
+
+    def finding_counts(self, path: str | None = None) -> dict[tuple[str, str], int]:
+        return dict(Counter((each.path, each.code) for each in self.findings() if path in (None, each.path)))
+
+    @property
+    def size(self) -> int:
+        return len(self.newest(EVERYTHING, ANY_NUMBER))
+
+    def memories(self, keys: Sequence[int]) -> dict[int, Memory]:
+        known = {each.key: each for each in self.newest(EVERYTHING, ANY_NUMBER)}
+        return {key: known[key] for key in keys if key in known}
+
+    def owners(self) -> tuple[str, ...]:
+        return tuple(sorted({each.owner for each in self.newest(EVERYTHING, ANY_NUMBER)}))
+
+    def keys_of(self, identity: str, filters: Filters) -> list[int]:
+        return [each.key for each in self.newest(filters, ANY_NUMBER) if each.id == replace_surrogates(identity)]
+
+    def term_frequencies(self, terms: Sequence[Term]) -> list[int]:
+        return [len(self.match(TextQuery((term,)), EVERYTHING, ANY_NUMBER)) for term in terms]
+
+    def keys_with(self, terms: Sequence[Term], most: int) -> list[Collection[int] | None]:
+        found = [{each.key for each in self.match(TextQuery((term,)), EVERYTHING, most + 1)} for term in terms]
+        return [keys if len(keys) <= most else None for keys in found]
+
+    def keys_with_label(self, terms: Sequence[Term], most: int) -> Collection[int] | None:
+        found = self.keys_with(terms, most)
+        return None if None in found else {key for keys in found for key in keys or ()}
+
+    def vocabulary(self) -> str:
+        every = self.newest(EVERYTHING, ANY_NUMBER)
+        texts = ("\n".join((each.title, each.tags, each.labels, each.body)) for each in every)
+        return "\n".join(("", *dict.fromkeys(word for text in texts for word in tokens(text)), ""))
+
+    def words_beginning(self, start: str) -> list[str]:
+        return sorted(word for word in self.vocabulary().split("\n") if word.startswith(start))
+
+    def nearest(
+        self,
+        vector: Sequence[float],
+        model: str,
+        filters: Filters,
+        limit: int,
+        also: Collection[int] = (),
+        *,
+        less_common: float = 0.0,
+    ) -> dict[int, float] | None:
+        found = [(each.key, self.vector(each.key)) for each in self.newest(EVERYTHING, ANY_NUMBER)]
+        vectors = {
+            key: unpack(stored[1], len(vector)) for key, stored in found if stored is not None and stored[0] == model
+        }
+        if less_common:
+            vector = without_common(vector, list(vectors.values()), less_common)
+        cosines = {key: cosine(vector, each) for key, each in vectors.items()}
+        allowed = [each.key for each in self.newest(filters, ANY_NUMBER) if each.key in cosines]
+        best = sorted(allowed, key=lambda key: (-cosines[key], -key))[:limit]
+        more = [key for key in also if key in cosines and key not in best]
+        return {key: cosines[key] for key in (*best, *more)} if cosines else None
+
+    def vector_samples(self, owner: str | None, limit: int) -> list[Sample]:
+        owned = [each for each in self.newest(EVERYTHING, ANY_NUMBER) if each.owner and owner in (None, each.owner)]
+        stored = [(each, vector) for each in owned if (vector := self.vector(each.key)) and is_agent_model(vector[0])]
+        return [Sample(each.key, *vector, each.body or each.title) for each, vector in stored[:limit]]
+
+    def close(self) -> None:
+        self.release_idle(math.inf)
+
+    def batch(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def add(self, files: Sequence[tuple[FileRow, Document]]) -> None:
+        for row, document in files:
+            self.replace(row, document)
+
+    def restamp(self, row: FileRow) -> None:
+        self.append(row, Document(row.path, ()))
+
+    def clear(self) -> None:
+        for path in self.files():
+            self.forget(path)
+
+    def take_changes(self) -> Mapping[str, int] | None:
+        return None
+
+    def missing_vectors(self, model: str, after: int, limit: int) -> list[tuple[int, str]]:
+        lacking = [
+            (each.key, whole_text(each.title, each.body))
+            for each in self.newest(EVERYTHING, ANY_NUMBER)
+            if each.key > after
+            and not ((vector := self.vector(each.key)) and (vector[0] == model or is_agent_model(vector[0])))
+        ]
+        return sorted(lacking)[:limit]
+
+    @property
+    def can_tidy(self) -> bool:
+        return False
+
+    def tidy(self) -> bool:
+        return False
+
+    def release_idle(self, now: float) -> None:
+        del now  # nothing to release
