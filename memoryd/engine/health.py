@@ -19,7 +19,7 @@ from memoryd.core.secrets import redact
 from memoryd.disk.disk_errors import probe_write, refusal
 from memoryd.disk.tree import PathState
 from memoryd.engine.deadlines import MAX_TROUBLE_S
-from memoryd.engine.interfaces import Clock, Hints, Tell
+from memoryd.engine.interfaces import Clock, Tell, Watcher
 from memoryd.engine.jobs import READ_ONLY
 from memoryd.engine.watch import Watch
 from memoryd.errors import (
@@ -61,13 +61,13 @@ ON_PAUSED = ("lock.list", "backup.list")  # allowed on a paused root: neither re
 class Health:
     """The known condition of a root. Written by the thread that owns the root."""
 
-    def __init__(self, store: Store, clock: Clock, hints: Hints, tell: Tell) -> None:
+    def __init__(self, store: Store, clock: Clock, watcher: Watcher, tell: Tell) -> None:
         self._store = store
         self._clock = clock
         self._tell = tell
         self.check = RootCheck("starting")
         self.paused = bool(store.journal.facts.get(PAUSED))
-        self.watch = Watch(store, hints)
+        self.watch = Watch(store, watcher)
         self.doubts: deque[tuple[float, str]] = deque(maxlen=20)
         self.index_delay_reason: str | None = None  # why an index write is delayed
         self.index_blocked_reason: str | None = None  # why the index cannot be written at all

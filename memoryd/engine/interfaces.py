@@ -37,26 +37,27 @@ class Change(Enum):
     GONE = "gone"
 
 
-class Hints(Protocol):
-    """What a root asks of the watcher and the timetable."""
+class Watcher(Protocol):
+    """The watcher of all roots, as far as one of them uses it."""
 
-    def watch(self, root: str, path: str) -> bool:
+    def watch(self, root: str, path: str, /) -> bool:
         """Watch the directory again; False if it cannot be watched."""
 
-    def unwatch(self, root: str) -> None:
+    def unwatch(self, root: str, /) -> None:
         """Stop watching a root."""
 
-    def coverage(self, root: str, directories: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    def coverage(self, root: str, directories: Mapping[str, tuple[int, int]], /) -> tuple[int, int]:
         """Return how many directories ought to be watched, and how many are under their path -> (device, inode)."""
 
     def barrier(self) -> bool:
         """Wait until the roots have been told of every event from before this call. False if that is not certain."""
 
-    def deliver(self) -> None:
-        """Tell the roots of the events that have happened, unless there are very many; no proof that these are all."""
-
     def limit_hint(self) -> str:
         """Return what a person can do about a kernel limit that keeps directories from being watched."""
+
+
+class Timetable(Protocol):
+    """The timetable of all roots, as far as one of them uses it."""
 
     def retry(self, root: str, job: str, after_s: float) -> None:
         """Let the job fall due again in so many seconds."""

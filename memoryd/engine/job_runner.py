@@ -9,7 +9,7 @@ from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.shared import ChangeResult
 from memoryd.core.defaults import MB
 from memoryd.disk.syscalls import ChangingError, NotBeneathError, NotRegularError, TooLargeError
-from memoryd.engine.interfaces import Clock, Hints, Tell
+from memoryd.engine.interfaces import Clock, Tell, Timetable
 from memoryd.engine.jobs import Job
 from memoryd.errors import (
     BusyError,
@@ -55,14 +55,14 @@ class JobRunner:
         self,
         store: Store,
         clock: Clock,
-        hints: Hints,
+        timetable: Timetable,
         tell: Tell,
         run: Callable[[Job], Result],
         trouble: Callable[[BaseException | None], MemorydError],
     ) -> None:
         self._store = store
         self._clock = clock
-        self._hints = hints
+        self._timetable = timetable
         self._tell = tell
         self._run = run
         self._trouble = trouble
@@ -77,7 +77,7 @@ class JobRunner:
         result, error = self.attempt(job)
         self._record(job, error)
         if error is None and job.by == "schedule" and isinstance(result, ChangeResult) and result.waiting:
-            self._hints.retry(self._store.name, job.name, BATCH_PAUSE_S)
+            self._timetable.retry(self._store.name, job.name, BATCH_PAUSE_S)
         return result, error
 
     def note_idle_run(self, name: str) -> bool:
@@ -129,7 +129,7 @@ class JobRunner:
             self._busy_s.pop(job.name, None)
         elif job.by == "schedule":
             pause = self._busy_s.get(job.name, MIN_BUSY_S)
-            self._hints.retry(self._store.name, job.name, pause)
+            self._timetable.retry(self._store.name, job.name, pause)
             self._busy_s[job.name] = min(MAX_BUSY_S, pause * 2)
         if reason is not None:
             tell = log.debug if again else log.warning

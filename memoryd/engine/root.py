@@ -16,7 +16,7 @@ from memoryd.engine.deadlines import CALM_LOOK_S, LATE_S, LOOK_S, MIN_SCAN_S, NE
 from memoryd.engine.finding_reports import FindingReports
 from memoryd.engine.health import Health
 from memoryd.engine.indexer import Indexer
-from memoryd.engine.interfaces import Clock, Hints, Tell
+from memoryd.engine.interfaces import Clock, Tell, Timetable, Watcher
 from memoryd.engine.memories import Memories
 from memoryd.engine.status import ProgressReporter, Publisher
 from memoryd.errors import InvalidMemoryError, MemorydError, ShuttingDownError
@@ -43,12 +43,22 @@ class Root:
     something; `wants_limits`: a file is above a soft limit; `unsettled`: files to read once the root has
     settled: those that memoryd changed, and those that a scan found half-written or in doubt."""
 
-    def __init__(self, store: Store, clock: Clock, hints: Hints, tell: Tell, embedder: Embedder | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        watcher: Watcher,
+        timetable: Timetable,
+        tell: Tell,
+        *,
+        embedder: Embedder | None = None,
+    ) -> None:
         self.store = store
         self._clock = clock
-        self._hints = hints
+        self._watcher = watcher
+        self._timetable = timetable
         self._tell = tell
-        self.health = Health(store, clock, hints, tell)
+        self.health = Health(store, clock, watcher, tell)
         self.deadlines = Deadlines()
         self._indexer = Indexer(store, clock, self.recover_once)
         self.backfill = Backfill(store, clock, embedder)
@@ -164,7 +174,7 @@ class Root:
             self._scanned = self._recovered = self.health.watch.active = False
             self._indexer.forget_fit()
         if not self.store.attached:
-            self._hints.unwatch(self.store.name)
+            self._watcher.unwatch(self.store.name)
 
     def _first_scan(self) -> None:
         """Watch the root, recover it, and read everything."""
@@ -173,7 +183,7 @@ class Root:
         self._publish_scanning()
         self._scanned = True
         self.recognise()
-        self._hints.scheduled(self.store.name)
+        self._timetable.scheduled(self.store.name)
         try:
             self.recover_once()
         except (OSError, MemorydError) as error:
@@ -192,7 +202,7 @@ class Root:
         began = self._clock.monotonic()
         seen = recognise_root(self.store)
         if seen.layout is not None:
-            self._hints.scheduled(self.store.name)
+            self._timetable.scheduled(self.store.name)
         else:
             self.health.index_blocked_reason = no_layout_reason(self.store.path, seen)
             self.deadlines.not_detected(began, self._clock.monotonic())
@@ -236,7 +246,7 @@ class Root:
         self.store.confirm()
         log.info("layout confirmed", root=self.store.name, layout=self.store.layout.name)
         self.store.index.dirty, self._recovered = True, False
-        self._hints.scheduled(self.store.name)
+        self._timetable.scheduled(self.store.name)
         self.unsettled.update(self.process(None, self._clock.monotonic()))
 
     # --- reading and the index

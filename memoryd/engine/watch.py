@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from memoryd.engine.interfaces import Hints
+from memoryd.engine.interfaces import Watcher
 from memoryd.store import Store
 
 
@@ -22,9 +22,9 @@ class WatchState(Struct, frozen=True):
 class Watch:
     """The watch of one root. Written by the thread that owns the root."""
 
-    def __init__(self, store: Store, hints: Hints) -> None:
+    def __init__(self, store: Store, watcher: Watcher) -> None:
         self._store = store
-        self._hints = hints
+        self._watcher = watcher
         self.active = False
         self.state = WatchState()
         self._renewed = False  # after the last scan: what changed in between caused no event
@@ -44,7 +44,7 @@ class Watch:
     def renew(self) -> None:
         """Set up watching anew, if the file system reports changes."""
         watchable = self._store.network_fs is None
-        self.active = watchable and self._hints.watch(self._store.name, self._store.tree.path)
+        self.active = watchable and self._watcher.watch(self._store.name, self._store.tree.path)
         self.state = WatchState("events" if self.active else "scan")
 
     def count(self, directories: Mapping[str, tuple[int, int]]) -> None:
@@ -58,13 +58,13 @@ class Watch:
         if not self.active:
             self.state = WatchState("scan", len(directories), 0)
             return
-        wanted, held = self._hints.coverage(name, directories)
-        if held < wanted and self._hints.barrier():  # of a directory made just now the event may be on its way
-            wanted, held = self._hints.coverage(name, directories)
+        wanted, held = self._watcher.coverage(name, directories)
+        if held < wanted and self._watcher.barrier():  # of a directory made just now the event may be on its way
+            wanted, held = self._watcher.coverage(name, directories)
         if held < wanted:
             self.renew()
             self._renewed = True
-            wanted, held = self._hints.coverage(name, directories)
+            wanted, held = self._watcher.coverage(name, directories)
         self.state = WatchState("events", wanted, held)
 
     def gap(self) -> str | None:
@@ -73,8 +73,8 @@ class Watch:
         if store.network_fs is not None:
             return f"{store.network_fs} reports no changes made on other machines; scanning periodically"
         if not self.active and (store.layout is not None or store.too_wide is None):
-            return f"cannot watch the directory; scanning periodically: {self._hints.limit_hint()}"
+            return f"cannot watch the directory; scanning periodically: {self._watcher.limit_hint()}"
         if state.held >= state.wanted:
             return None
         short = f"{state.held} of {state.wanted} directories are watched; scanning the rest periodically"
-        return f"{short}: {self._hints.limit_hint()}"
+        return f"{short}: {self._watcher.limit_hint()}"

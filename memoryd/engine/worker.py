@@ -14,7 +14,7 @@ from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
 from memoryd.engine.commands import Commands
 from memoryd.engine.inbox import HALF_WRITTEN_S, Inbox, Pace, refuse
-from memoryd.engine.interfaces import Change, Clock, Hints, Tell
+from memoryd.engine.interfaces import Change, Clock, Tell, Timetable, Watcher
 from memoryd.engine.job_runner import JobRunner
 from memoryd.engine.jobs import WRITING_JOBS, Job, require_job, runnable
 from memoryd.engine.memories import STORING, Memories
@@ -39,20 +39,27 @@ class Worker:
     work."""
 
     def __init__(
-        self, store: Store, pace: Pace, clock: Clock, hints: Hints, tell: Tell, embedder: Embedder | None = None
+        self,
+        store: Store,
+        pace: Pace,
+        clock: Clock,
+        watcher: Watcher,
+        timetable: Timetable,
+        tell: Tell,
+        *,
+        embedder: Embedder | None = None,
     ) -> None:
         self.store = store
         self.name = store.name
         self._clock = clock
-        self._hints = hints
         store.idle_callback = self._while_locked
         store.urgent_callback = self._between_parts
         store.lock_watch.monotonic = store.progress.monotonic = clock.monotonic
-        self.root = Root(store, clock, hints, tell, embedder)
+        self.root = Root(store, clock, watcher, timetable, tell, embedder=embedder)
         self.inbox = Inbox(pace, clock, self.root.next_due, lambda: self.root.last_change)
         self.inbox.decline = self._decline
-        self.commands = Commands(self.root, self.inbox, clock, hints, tell)
-        self.runner = JobRunner(store, clock, hints, tell, self.commands.run, self.root.trouble)
+        self.commands = Commands(self.root, self.inbox, clock, watcher, tell)
+        self.runner = JobRunner(store, clock, timetable, tell, self.commands.run, self.root.trouble)
         self._handing_over = threading.Lock()
         self._successor: Callable[[Job], object] | None = refuse  # takes what this worker does not begin
         self._waiting: list[Job] = []  # for a successor
@@ -101,10 +108,6 @@ class Worker:
         self.memories.note_read(path, identity)
         self.inbox.recheck()
 
-    def deliver_events(self) -> None:
-        """Let all roots know of the events that have happened."""
-        self._hints.deliver()
-
     def submit(self, job: Job) -> Future[Result]:
         """Queue a command. The future holds its result or its error."""
         return self.inbox.submit(job)
@@ -124,10 +127,6 @@ class Worker:
     def has_job(self, name: str) -> bool:
         """True if the root's layout has this job."""
         return name in runnable(self.store)
-
-    def require(self, name: str) -> None:
-        """Raise the error that answers what cannot be looked at now."""
-        self.root.health.require(name)
 
     def pause(self) -> Future[Result]:
         """Pause the root before its next work begins, until it is resumed. The future is done when it rests."""

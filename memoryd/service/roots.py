@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -40,7 +40,6 @@ STOP_S = 4.0  # how long a worker may take to come to a safe end
 CHANGE_S = 2.0  # how long a question waits for a change of the roots
 FILES_PER_ROOT = 18  # open files: 14 of an idle one (databases, inotify), and those of the work
 FILES_RESERVED = 48  # open files of the daemon itself and its clients
-BARRIER_S = 0.5  # how long a sync waits for the event that follows all others, before it scans instead
 
 
 class Broken(Struct, frozen=True):
@@ -175,7 +174,7 @@ class Roots:
         embedder = self.models.meaning.embedder
         if embedder is not None:
             store.embed = vector_maker(embedder)
-        worker = Worker(store, pace, self._clock, self, self.tell, embedder)
+        worker = Worker(store, pace, self._clock, self.watcher, self, self.tell, embedder=embedder)
         with self._lock:
             self._broken.pop(root.name, None)
             before, self._workers[root.name] = self._workers.get(root.name), worker
@@ -287,32 +286,7 @@ class Roots:
         """Return the schedule of one root with the last outcomes."""
         return job_rows(worker, self.timetable, self._clock.wall())
 
-    # --- hints for the workers
-
-    def watch(self, root: str, path: str) -> bool:
-        """Watch the directory of a root anew; return False if it cannot be watched."""
-        return self.watcher.watch(root, path)
-
-    def unwatch(self, root: str) -> None:
-        """Stop watching a root."""
-        self.watcher.unwatch(root)
-
-    def coverage(self, root: str, directories: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-        """Return how many directories should be watched, and how many are under their path -> (device, inode)."""
-        found = self.watcher.coverage(root, directories)
-        return found.wanted, found.held
-
-    def barrier(self) -> bool:
-        """Wait until the workers have been told of every event from before this call."""
-        return self.watcher.barrier(BARRIER_S)
-
-    def deliver(self) -> None:
-        """Tell the workers of the events that have happened, without a proof that these are all."""
-        self.watcher.deliver()
-
-    def limit_hint(self) -> str:
-        """Return what a person can do about the kernel limit on watches."""
-        return self.watcher.limit_hint()
+    # --- the timetable of the workers
 
     def retry(self, root: str, job: str, after_s: float) -> None:
         """Run a job again after a while, unless the schedule runs it sooner."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -19,7 +19,7 @@ from memoryd.control.methods.status import SyncedRoot, SyncRequest
 from memoryd.engine import memories
 from memoryd.engine.deadlines import LOOK_S, NEVER, Deadlines
 from memoryd.engine.inbox import Pace
-from memoryd.engine.interfaces import Change, Clock, Hints
+from memoryd.engine.interfaces import Change, Clock
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
 from memoryd.errors import PausedError
@@ -27,6 +27,7 @@ from memoryd.operations import index_files, refresh
 from memoryd.service.roots import Roots
 from memoryd.service.watching.manager import TroubleCall
 from tests.daemon import until
+from tests.engine.silent import SILENT
 from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 
@@ -66,7 +67,7 @@ class Site:
         self.world = world
         self.services = _Services()
         pace = Pace(settle_s=AGES_S, settle_cap_s=AGES_S)
-        self.worker = Worker(world.store, pace, Clock(), cast("Hints", self.services), lambda *_: None)
+        self.worker = Worker(world.store, pace, Clock(), self.services, SILENT, lambda *_: None)
         self.worker.start()
         assert self.worker.ready.wait(30)
 

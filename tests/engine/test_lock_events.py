@@ -17,7 +17,7 @@ def test_a_lock_that_is_left_to_somebody_is_told_once(tmp_path: Path) -> None:
     world, told = World(tmp_path), list[dict[str, Any]]()
     filled(world)
     clock = Clock(wall=lambda: world.now)
-    root = Root(world.store, clock, SILENT, lambda topic, event: told.append({"topic": topic, **event}))
+    root = Root(world.store, clock, SILENT, SILENT, lambda topic, event: told.append({"topic": topic, **event}))
     commands = commands_of(root, clock)
     root.begin()
     world.write(".lock", str(dead_pid()).encode(), age=3600.0)

@@ -32,7 +32,7 @@ class Site:
         for name in ("open_directory", "read_range"):
             patch.setattr(Tree, name, self._counting(getattr(Tree, name)))
         self.clock = Clock(wall=lambda: self.now, monotonic=lambda: self.now)
-        self.tending = Root(self.store, self.clock, SILENT, lambda *_: None)
+        self.tending = Root(self.store, self.clock, SILENT, SILENT, lambda *_: None)
         self.tending.begin()
 
     def _counting(self, real: Callable[..., Any]) -> Callable[..., Any]:

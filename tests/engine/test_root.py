@@ -37,8 +37,8 @@ from tests.layouts.test_markdown_topics import entry
 from tests.operations.world import LEARNINGS, Q3, World
 
 
-class Hints:
-    """The services above, as far as a root asks for them. `missing` directories are not watched by the kernel."""
+class Services:
+    """The watcher and the timetable. `missing` directories are not watched by the kernel."""
 
     def __init__(self) -> None:
         self.watched: list[str] = []
@@ -60,9 +60,6 @@ class Hints:
     def barrier(self) -> bool:
         return True
 
-    def deliver(self) -> None:
-        pass
-
     def limit_hint(self) -> str:
         return "raise the limit"
 
@@ -82,11 +79,11 @@ class Site:
         self.world = World(base, policy, kind)
         self.world.write(LEARNINGS, lines(learning(1)))
         self.now = 1000.0
-        self.hints = Hints()
+        self.services = Services()
         self.told: list[tuple[str, dict[str, Any]]] = []
         clock = Clock(wall=lambda: self.world.now, monotonic=lambda: self.now)
-        self.root = Root(self.world.store, clock, self.hints, self.tell, embedder)
-        self.commands = commands_of(self.root, clock, self.hints, self.tell)
+        self.root = Root(self.world.store, clock, self.services, self.services, self.tell, embedder=embedder)
+        self.commands = commands_of(self.root, clock, self.services, self.tell)
 
     def tell(self, topic: str, event: dict[str, Any]) -> None:
         self.told.append((topic, event))
@@ -114,7 +111,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def test_at_the_beginning_it_is_watched_read_and_indexed(site: Site) -> None:
-    assert site.hints.watched == ["agents"]
+    assert site.services.watched == ["agents"]
     status = site.root.status
     assert (status.state, status.memories, status.generation) == ("ok", 1, 1)
     assert site.world.path("index.json").exists()
@@ -201,21 +198,21 @@ def test_a_few_vectors_wait_until_a_sync_is_answered(tmp_path: Path, monkeypatch
 
 
 def test_a_root_with_gaps_in_its_watches_is_watched_anew_and_scanned_often(site: Site) -> None:
-    site.hints.missing = 1
+    site.services.missing = 1
     site.wait(MIN_SCAN_S)
-    assert len(site.hints.watched) == 2
+    assert len(site.services.watched) == 2
     assert site.root.deadlines.scan <= site.now + BLIND_SCAN_S
     assert site.root.status.state == "degraded"
     assert "raise the limit" in " ".join(site.root.status.reasons)
 
 
 def test_a_root_that_could_not_be_watched_is_watched_once_it_can_be(site: Site) -> None:
-    site.hints.refuses = True
+    site.services.refuses = True
     site.root.health.watch.renew()
     site.wait(MIN_SCAN_S)
     assert (site.root.status.state, site.root.status.watch.mode) == ("degraded", "scan")
     assert site.root.deadlines.scan <= site.now + BLIND_SCAN_S
-    site.hints.refuses = False
+    site.services.refuses = False
     site.wait(BLIND_SCAN_S)
     assert (site.root.status.state, site.root.status.watch.mode) == ("ok", "events")
     trusted = [site.root.health.watch.sees_every_change]
@@ -230,7 +227,7 @@ def test_a_root_that_goes_away_rests_and_is_read_anew_when_it_is_back(site: Site
     site.world.root.rename(aside)
     site.wait(LOOK_S)
     assert site.root.status.state == "missing"
-    assert site.hints.watched == []
+    assert site.services.watched == []
     assert site.root.deadlines.scan == site.root.deadlines.index == NEVER
     with pytest.raises(RootMissingError):
         site.commands.run(Job("backup"))
@@ -239,7 +236,7 @@ def test_a_root_that_goes_away_rests_and_is_read_anew_when_it_is_back(site: Site
     site.world.write(LEARNINGS, lines(learning(1), learning(2)))
     site.wait(LOOK_S)
     assert site.root.status.state == "ok"
-    assert site.hints.watched == ["agents"]
+    assert site.services.watched == ["agents"]
     assert site.records() == 2
 
 
@@ -300,7 +297,7 @@ def test_a_root_that_is_not_calm_is_looked_at_every_two_seconds(
     site.wait(LOOK_S)
     assert site.root.health.is_calm
     if trouble == "gap":
-        site.hints.missing = 1
+        site.services.missing = 1
         site.root.process(None, site.now)
     elif trouble == "lost":
         site.world.root.rename(site.world.root.with_name("aside"))
@@ -547,27 +544,27 @@ def test_an_index_file_may_be_larger_than_files_of_memories(tmp_path: Path, kind
 
 def test_a_degraded_root_is_reported_once_although_no_finding_says_so(site: Site) -> None:
     site.topics()
-    site.hints.missing = 1
+    site.services.missing = 1
     site.wait(MIN_SCAN_S)
     assert site.root.status.state == "degraded"
     site.root.publish()
     [(topic, event)] = site.told
     assert (topic, event["root"], event["reason"]) == ("health", "agents", site.root.status.reasons[0])
     site.topics()
-    site.hints.missing = 0
+    site.services.missing = 0
     site.wait(BLIND_SCAN_S)
     assert site.root.status.state == "ok"
     assert site.told == [("health", {"root": "agents", "reason": None})]
 
 
 def test_a_root_that_is_well_again_after_a_pause_is_reported(site: Site) -> None:
-    site.hints.missing = 1
+    site.services.missing = 1
     site.wait(MIN_SCAN_S)
     assert site.root.status.state == "degraded"
     site.root.health.paused = True
     site.root.pause()
     site.topics()
-    site.hints.missing = 0
+    site.services.missing = 0
     site.root.health.paused = False
     site.root.resume()
     assert site.root.status.state == "ok"

@@ -99,7 +99,7 @@ def test_the_worker_does_it_after_some_quiet_a_little_at_a_time(tmp_path: Path) 
     store = Store("r", str(root), "jsonl-store", Policy(), str(tmp_path / "state"))
     for number in range(60):
         put_texts(store.catalogue, f"f{number}", f"zebra {number}")
-    worker = Root(store, Clock(), SILENT, lambda *_: None)
+    worker = Root(store, Clock(), SILENT, SILENT, lambda *_: None)
     worker.deadlines.merge_fulltext(100.0, store.catalogue)
     assert due(worker) == 100.0 + MERGE_QUIET_S
     worker.deadlines.merge_fulltext(100.1, store.catalogue)

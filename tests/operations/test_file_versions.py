@@ -82,7 +82,7 @@ def test_the_worker_makes_that_backup(world: World) -> None:
         if topic == "job" and event["job"] == "backup":
             done.set()
 
-    worker = Worker(world.store, Pace(), Clock(), SILENT, tell)
+    worker = Worker(world.store, Pace(), Clock(), SILENT, SILENT, tell)
     worker.start()
     made = done.wait(30)
     assert worker.stop(30), "the store is closed now"
@@ -94,7 +94,7 @@ def test_the_worker_makes_that_backup(world: World) -> None:
 @pytest.mark.parametrize("policy", [Policy(mode=Mode.OBSERVE), Policy(schedule={"backup": "off"})])
 def test_where_no_backup_follows_the_worker_reports_what_does_not_fit(world: World, policy: Policy) -> None:
     world.store.policy = policy
-    worker = Worker(world.store, Pace(), Clock(), SILENT, lambda *_: None)
+    worker = Worker(world.store, Pace(), Clock(), SILENT, SILENT, lambda *_: None)
     worker.start()
     assert worker.ready.wait(30)
     reasons = worker.status.reasons

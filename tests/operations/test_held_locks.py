@@ -18,7 +18,7 @@ import pytest
 
 from memoryd.core.defaults import Policy
 from memoryd.disk.locks.trace import HONOUR_S
-from memoryd.engine.interfaces import Clock, Hints
+from memoryd.engine.interfaces import Clock, Timetable
 from memoryd.engine.job_runner import MIN_BUSY_S
 from memoryd.errors import BusyError
 from memoryd.operations.check import check
@@ -154,8 +154,8 @@ def test_upkeep_waits_for_a_lock_only_a_moment(world: World) -> None:
     assert any(name.startswith("archive/") for name in world.names())
 
 
-class _Hints:
-    """Hints that record retries."""
+class _Timetable:
+    """A timetable that records retries."""
 
     def __init__(self) -> None:
         self.retries: list[tuple[str, float]] = []
@@ -174,8 +174,8 @@ class _Hints:
 def test_a_job_that_finds_the_lock_taken_is_retried_with_backoff(world: World) -> None:
     world.store.policy = Policy(lock_wait_s=3600)
     world.now = time.time()
-    heard = _Hints()
-    worker = worker_of(world, hints=cast("Hints", heard))
+    heard = _Timetable()
+    worker = worker_of(world, timetable=cast("Timetable", heard))
     worker.start()
     assert worker.ready.wait(30)
     with open(world.root / ".lock", "w") as file:

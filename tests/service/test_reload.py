@@ -481,10 +481,10 @@ def test_work_that_ends_too_late_ends_no_watch_of_its_successor(
     assert worker.ready.wait(PATIENCE_S)
     found = moved.stat()
     directories = {"": (found.st_dev, found.st_ino)}
-    assert daemon.roots.coverage("b", directories) == (1, 1)
+    assert daemon.roots.watcher.coverage("b", directories) == (1, 1)
     goes_on.set()
     until(lambda: not before.alive, "the last work has ended")
-    assert daemon.roots.coverage("b", directories) == (1, 1)
+    assert daemon.roots.watcher.coverage("b", directories) == (1, 1)
 
 
 def test_what_waits_for_a_refused_command_may_submit_another(roots: Roots, reload: Any) -> None:

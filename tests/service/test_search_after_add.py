@@ -5,8 +5,9 @@ from __future__ import annotations
 import fcntl
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -45,33 +46,30 @@ from tests.layouts.samples import learning, lines
 from tests.operations.world import LEARNINGS, World
 from tests.service.test_search_models import configured
 
-HANDLERS = Handlers(cast("Daemon", SimpleNamespace(roots=None)))
+
+def handlers(delivered: Callable[[], object] = lambda: None) -> Handlers:
+    """Handlers of a daemon whose watcher only calls `delivered` for events to be delivered."""
+    roots = SimpleNamespace(watcher=SimpleNamespace(deliver=delivered))
+    return Handlers(cast("Daemon", SimpleNamespace(roots=roots)))
 
 
 def a_worker(*flushes: Future[dict[str, Any]], waited: list[float] | None = None) -> Worker:
-    """A worker whose memories are behind, until all of `flushes` are done. `waited`: seconds for closed files, after a
-    zero for the delivery of events."""
-    waits = waited if waited is not None else []
-    inbox = SimpleNamespace(await_closed=waits.append)
-    return cast(
-        "Worker",
-        SimpleNamespace(
-            flush=lambda vectors: [*flushes], inbox=inbox, deliver_events=lambda: waits.append(0.0), ends=False
-        ),
-    )
+    """A worker whose memories are behind, until all of `flushes` are done. `waited`: seconds for closed files."""
+    inbox = SimpleNamespace(await_closed=(waited if waited is not None else []).append)
+    return cast("Worker", SimpleNamespace(flush=lambda vectors: [*flushes], inbox=inbox, ends=False))
 
 
 def test_many_busy_roots_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "FLUSH_WAIT_S", 0.2)
     began = time.monotonic()
-    assert len(HANDLERS.flush_all([a_worker(Future()) for _ in range(200)])) == 200
+    assert len(handlers().flush_all([a_worker(Future()) for _ in range(200)])) == 200
     assert 0.15 < time.monotonic() - began < 20, "one after the other they would take 40 s"
 
 
 def test_nothing_is_waited_for_where_nothing_was_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = a_worker()
     monkeypatch.setattr(base, "wait", None)  # a call would fail
-    assert HANDLERS.flush_all([idle]) == [idle]
+    assert handlers().flush_all([idle]) == [idle]
 
 
 def test_a_memory_is_listed_though_a_reload_ends_the_worker_meanwhile(
@@ -123,7 +121,7 @@ def test_a_memory_is_listed_though_a_reload_ends_the_worker_meanwhile(
 def test_closed_files_of_many_roots_are_not_waited_for_longer_than_those_of_one() -> None:
     for many in (1, 200):
         waited: list[float] = []
-        HANDLERS.flush_all([a_worker(waited=waited) for _ in range(many)])
+        handlers(partial(waited.append, 0.0)).flush_all([a_worker(waited=waited) for _ in range(many)])
         assert sum(waited) == pytest.approx(base.CLOSED_WAIT_S)
         assert waited.index(0.0) == 0, "events come first, and once for all roots"
         assert waited.count(0.0) == 1
@@ -148,7 +146,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.fixture
 def tending(world: World) -> Root:
     world.write(LEARNINGS, lines(learning(1)))
-    made = Root(world.store, Clock(), SILENT, lambda *_: None)
+    made = Root(world.store, Clock(), SILENT, SILENT, lambda *_: None)
     made.begin()
     assert world.store.catalogue.file(LEARNINGS) is not None
     return made
@@ -228,7 +226,7 @@ def test_a_question_waits_for_the_vectors_that_a_sync_did_not_wait_for(world: Wo
 
     world.write(LEARNINGS, lines(learning(1)))
     embedder = Numbers(fast=True, before=embed_later)
-    worker = Worker(world.store, Pace(), Clock(), SILENT, lambda *_: None, embedder)
+    worker = Worker(world.store, Pace(), Clock(), SILENT, SILENT, lambda *_: None, embedder=embedder)
     worker.start()
     try:
         assert worker.ready.wait(20)
@@ -262,7 +260,7 @@ def test_no_question_waits_for_a_long_command_that_follows_a_sync(
     monkeypatch.setitem(cast("dict[str, object]", OPERATIONS), "check", look)
     monkeypatch.setattr(backfill, "LATER_S", 600.0)
     world.write(LEARNINGS, lines(learning(1)))
-    worker = Worker(world.store, Pace(), Clock(), SILENT, lambda *_: None, Numbers(fast=True))
+    worker = Worker(world.store, Pace(), Clock(), SILENT, SILENT, lambda *_: None, embedder=Numbers(fast=True))
     worker.start()
     try:
         assert worker.ready.wait(20)

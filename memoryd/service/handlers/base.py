@@ -34,8 +34,8 @@ class Handlers:
         seconds for all of them together, and `CLOSED_WAIT_S` for files that other programs have just closed: a program
         that looks for what it has just written would compete with the worker that reads it, and not find it. `vectors`:
         they are read as well. A worker that a reload ended meanwhile is replaced by its successor."""
-        for worker in workers[:1]:
-            worker.deliver_events()
+        if workers:
+            self._roots.watcher.deliver()
         for worker in workers:
             worker.inbox.await_closed(CLOSED_WAIT_S / len(workers))
         flushes = [future for worker in workers for future in worker.flush(vectors=vectors)]

@@ -229,7 +229,7 @@ class MemoryHandlers(Handlers):
     def _read(self, worker: Worker, identity: str) -> LoadedMemory | None:
         """Return the memory from one root, None if the root does not have it. Raises the error of a root that cannot be
         read now."""
-        worker.require("memory.get")
+        worker.root.health.require("memory.get")
         return read_memory(worker.store, identity, self._clock.wall())
 
     def _refusal(

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-
-from msgspec import Struct
+from typing import NamedTuple
 
 SYSCTLS = {
     "fs.inotify.max_user_watches": "/proc/sys/fs/inotify/max_user_watches",
@@ -22,7 +21,7 @@ INSTANCE_SYSCTLS = {
 }
 
 
-class Coverage(Struct, frozen=True):
+class Coverage(NamedTuple):
     """Directories that should be watched, and those the kernel holds a watch for."""
 
     wanted: int
