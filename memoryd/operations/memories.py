@@ -17,11 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from memoryd.core.places import with_suffix
-from memoryd.core.plan import Action, Plan
+from memoryd.core.plan import Action
 from memoryd.core.secrets import redact
 from memoryd.core.spans import sha256
 from memoryd.core.vectors import unpack
 from memoryd.disk.journal.trash import Pin
+from memoryd.disk.locks.hold import HeldLock
 from memoryd.errors import ConflictError, InvalidMemoryError, MemorydError, NotFoundError, nearest
 from memoryd.index.texts import content_digest, text_of
 from memoryd.layouts.protocol import Located, NewMemory, WritePlan, WriteView
@@ -34,7 +35,7 @@ from memoryd.operations.trash import find_in_trash, put_in_trash, read_trashed
 from memoryd.operations.upkeep import remove_empty_directories
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
-from memoryd.store.commit import Origin, change
+from memoryd.store.commit import Origin, commit, with_lock
 from memoryd.store.layout_views import write_view, writer_of
 from memoryd.store.recent_changes import LostWrite, RecentChange
 
@@ -71,15 +72,23 @@ class Outcome(NamedTuple):
     actions: tuple[Action, ...] = ()
 
 
+class _Decision(NamedTuple):
+    """The plan of a storing operation. `stored`: id and path of each memory, if there are several; `trashed`: the id in
+    the trash of the memory that it restores."""
+
+    change: WritePlan
+    stored: tuple[tuple[str, str], ...] = ()
+    trashed: str | None = None
+
+
 def add(store: Store, new: NewMemory, now: float, context: Context) -> Outcome:
     """Store a new memory. Raises SensitiveError, InvalidMemoryError, LimitExceededError, UsageError."""
     warnings = _review(store, new.memory, context, new.location)
-    view = _view(store, now, context)
 
-    def decide() -> WritePlan:
-        snapshot = view()
+    def decide() -> _Decision:
+        snapshot = _view(store, now, context)
         stored = writer_of(store).add(snapshot, new)
-        return reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words)
+        return _Decision(reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words))
 
     outcome = _commit(store, "add", decide, now, by=context.by, warnings=warnings, dry_run=context.dry_run)
     record_change(store, outcome.receipt, added=[outcome.id])
@@ -93,21 +102,20 @@ def add_several(store: Store, new: Sequence[NewMemory], now: float, context: Con
     for number, each in enumerate(new):
         with _with_index(number):
             warnings.append(_review(store, each.memory, context, each.location))
-    view, ids = _view(store, now, context), list[tuple[str, str]]()
 
-    def decide() -> WritePlan:
-        drafts = Drafts(store.known_layout, view())
+    def decide() -> _Decision:
+        drafts = Drafts(store.known_layout, _view(store, now, context))
         for number, each in enumerate(new):
             with _with_index(number):
                 snapshot = drafts.view()
                 stored = writer_of(store).add(snapshot, each)
                 drafts.add(reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words))
-        ids[:] = drafts.stored()
-        return WritePlan(drafts.plan(), *ids[0], warnings=drafts.warnings)
+        ids = tuple(drafts.stored())
+        return _Decision(WritePlan(drafts.plan(), *ids[0], warnings=drafts.warnings), ids)
 
     unique = tuple(dict.fromkeys(warning for each in warnings for warning in each))
-    outcome = _commit(store, "add", decide, now, warnings=unique)._replace(stored=tuple(ids))
-    record_change(store, outcome.receipt, added=[identity for identity, _ in ids])
+    outcome = _commit(store, "add", decide, now, warnings=unique)
+    record_change(store, outcome.receipt, added=[identity for identity, _ in outcome.stored])
     _watch_added(store, outcome, new, now, context)
     return outcome
 
@@ -154,13 +162,13 @@ def _watch_added(store: Store, outcome: Outcome, new: Sequence[NewMemory], now: 
 def update(store: Store, identity: str, changes: Mapping[str, object], now: float, context: Context) -> Outcome:
     """Change fields of a live memory; the value None removes a field. Raises like `find_live` and `add`."""
     warnings = _review(store, changes, context)
-    view, target = _view(store, now, context), _Target(identity)
+    target = _Target(identity)
 
-    def decide() -> WritePlan:
+    def decide() -> _Decision:
         found = target.check(lambda: find_live(store, identity, now))
-        snapshot = view()
+        snapshot = _view(store, now, context)
         stored = writer_of(store).update(snapshot, found, changes)
-        return reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words)
+        return _Decision(reject_secrets_in_entry(store, snapshot, stored, allow_words=context.allow_words))
 
     outcome = _commit(store, "update", decide, now, by=context.by, warnings=warnings, dry_run=context.dry_run)
     if context.dry_run:
@@ -218,36 +226,33 @@ def _retried(lost: LostWrite, outcome: Outcome) -> RetriedWrite:
 
 def forget(store: Store, identity: str, now: float, context: Context) -> Outcome:
     """Move a live memory to the archive of the layout, or to the trash if it has none; `unarchive` restores it."""
-    view, target = _view(store, now, context), _Target(identity)
+    target = _Target(identity)
 
-    def decide() -> WritePlan:
+    def decide() -> _Decision:
         found = target.check(lambda: find_live(store, identity, now))
-        return writer_of(store).forget(view(), found)
+        return _Decision(writer_of(store).forget(_view(store, now, context), found))
 
-    outcome = _commit(store, "forget", decide, now, before_commit=lambda stored: put_in_trash(store, stored, now))
+    outcome = _commit(store, "forget", decide, now)
     record_change(store, outcome.receipt, removed={outcome.path: [target.id]})
     return target.with_unique_id(outcome)
 
 
 def unarchive(store: Store, identity: str, now: float, context: Context) -> Outcome:
     """Make an archived memory live again, or restore one from the trash."""
-    view, target = _view(store, now, context), _Target(identity)
-    restored: list[str] = []
+    target = _Target(identity)
 
-    def decide() -> WritePlan:
+    def decide() -> _Decision:
         found = target.check(lambda: find_archived(store, identity, now))
         if found is not None:
-            return writer_of(store).unarchive(view(), found)
+            return _Decision(writer_of(store).unarchive(_view(store, now, context), found))
         trashed = find_in_trash(store, identity, now)
-        restored[:] = [trashed.id]
-        return writer_of(store).restore(view(), trashed.path, read_trashed(store, trashed))
+        restored = writer_of(store).restore(_view(store, now, context), trashed.path, read_trashed(store, trashed))
+        return _Decision(restored, trashed=trashed.id)
 
     outcome = _commit(store, "unarchive", decide, now, soft_locks=True)
     if outcome.receipt is not None:
         _pin(store, outcome, now)
         record_change(store, outcome.receipt, added=[outcome.id])
-        for each in restored:  # the id in the trash, which may differ from the new one
-            store.blobs.drop(store.journal.trash.remove(each))
     return target.with_unique_id(outcome)
 
 
@@ -324,53 +329,46 @@ def _is_same(one: Located, other: Located) -> bool:
     return before is not None and before == after
 
 
-def _view(store: Store, now: float, context: Context) -> Callable[[], WriteView]:
-    """Return a function that makes a new view for each plan, so that all it reads is from the same time."""
-    return lambda: write_view(store, now, number=context.number, zone=context.zone)
+def _view(store: Store, now: float, context: Context) -> WriteView:
+    """Return a view for one plan, so that all it reads is from the same time."""
+    return write_view(store, now, number=context.number, zone=context.zone)
 
 
 def _commit(
     store: Store,
     operation: str,
-    decide: Callable[[], WritePlan],
+    decide: Callable[[], _Decision],
     now: float,
     *,
     by: str = "command",
-    before_commit: Callable[[WritePlan], None] | None = None,
     soft_locks: bool = False,
     warnings: tuple[str, ...] = (),
     dry_run: bool = False,
 ) -> Outcome:
-    plans: list[WritePlan] = []
+    """Plan the change under the lock, without a look before that: it is almost certain to be needed."""
 
-    def plan() -> Plan:
-        plans[:] = [_redact_errors(decide)]
-        return plans[0].plan
+    def attempt(held: HeldLock | None) -> tuple[_Decision, str | None]:
+        decision = _redact_errors(decide)
+        if dry_run or not decision.change.plan:
+            return decision, None
+        put_in_trash(store, decision.change, now)
+        return decision, commit(store, decision.change.plan, Origin(operation, by), held, now)
 
-    def prepare(_: Plan) -> None:
-        if before_commit is not None:
-            before_commit(plans[0])
-
-    done = change(
-        store,
-        Origin(operation, by),
-        plan,
-        now=now,
-        wait_s=store.policy.lock_wait_s,
-        dry_run=dry_run,
-        before_commit=prepare,
-        soft_locks=soft_locks,
-        skip_preview=True,
+    wait_s = store.policy.lock_wait_s
+    decision, receipt = (
+        attempt(None) if dry_run else with_lock(store, operation, attempt, wait_s, soft_locks=soft_locks)
     )
+    change = decision.change
     if not dry_run:
-        remove_empty_directories(store, done.plan)
-    actions = done.plan.actions
+        remove_empty_directories(store, change.plan)
+    if receipt is not None and decision.trashed is not None:
+        store.blobs.drop(store.journal.trash.remove(decision.trashed))
+    actions = change.plan.actions
     paths = tuple(dict.fromkeys(action.path for action in actions))
-    warned = (*warnings, *plans[0].warnings)
-    return Outcome(plans[0].id, plans[0].path, done.receipt, paths, warned, actions=actions)
+    return Outcome(change.id, change.path, receipt, paths, (*warnings, *change.warnings), decision.stored, actions)
 
 
-def _redact_errors(decide: Callable[[], WritePlan]) -> WritePlan:
+def _redact_errors(decide: Callable[[], _Decision]) -> _Decision:
     """Redact the error of a layout, which may quote the memory."""
     try:
         return decide()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -39,6 +40,8 @@ REMOVALS = ("archive", "limits", "prune", "forget", "dedupe")  # operations that
 # Steps that remove nothing can be verified in the files: the journal need not be on disk before them.
 ADDITIVE = (Kind.APPEND, Kind.CREATE)
 
+R = TypeVar("R")
+
 
 class Origin(Struct, frozen=True):
     """The operation that changes files, and what triggered it: `by` is command, schedule, start or watch."""
@@ -64,38 +67,42 @@ def change(
     dry_run: bool = False,
     before_commit: Callable[[Plan], None] | None = None,
     soft_locks: bool = False,
-    skip_preview: bool = False,
 ) -> Committed:
-    """Plan and commit under the store's lock; plan again if other programs change the files meanwhile.
+    """Plan and commit under the store's lock, as `with_lock` does. A dry run plans without the lock and commits
+    nothing. `before_commit` is called with the plan right before it is carried out."""
+    try:
+        plan = decide()
+        if dry_run or not plan:
+            # Nothing to do: the lock is not taken, since its file would change the directory's mtime.
+            return Committed(plan, None)
+    except ChangingError:
+        if dry_run:
+            raise
 
-    `before_commit` is called with the plan right before it is carried out. `soft_locks` also takes the lock files of
-    other programs that lock by the existence of a file. A dry run plans without the lock and commits nothing.
-    `skip_preview` plans only under the lock, for a change that is almost certain to be needed. Raises BusyError if
-    other programs never pause.
-    """
-    if dry_run or not skip_preview:
-        try:
-            plan = decide()
-            if dry_run or not plan:
-                # Nothing to do: the lock is not taken, since its file would change the directory's mtime.
-                return Committed(plan, None)
-        except ChangingError:
-            if dry_run:
-                raise
+    def attempt(held: HeldLock | None) -> Committed:
+        plan = decide()
+        if plan and before_commit is not None:
+            before_commit(plan)
+        return Committed(plan, commit(store, plan, origin, held, now) if plan else None)
+
+    return with_lock(store, origin.operation, attempt, wait_s, soft_locks=soft_locks)
+
+
+def with_lock(
+    store: Store, operation: str, attempt: Callable[[HeldLock | None], R], wait_s: float, *, soft_locks: bool = False
+) -> R:
+    """Return what `attempt` does under the store's lock; it is called again if other programs change the files
+    meanwhile. `soft_locks` also takes the lock files of other programs that lock by the existence of a file. Raises
+    BusyError if other programs never pause."""
     reason = ""
     for _ in range(ATTEMPTS):
         with store.locked(wait_s) as held, store.soft_locked() if soft_locks else nullcontext():
             try:
-                plan = decide()
-                if not plan:
-                    return Committed(plan, None)
-                if before_commit is not None:
-                    before_commit(plan)
-                return Committed(plan, commit(store, plan, origin, held, now))
+                return attempt(held)
             except RETRYABLE as error:
                 reason = _message(error)
     raise BusyError(
-        f"root {store.name}: {origin.operation} gave way {ATTEMPTS} times to other writers: {reason}",
+        f"root {store.name}: {operation} gave way {ATTEMPTS} times to other writers: {reason}",
         hint="try again when the agents pause; nothing was changed",
     )
 

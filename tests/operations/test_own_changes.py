@@ -22,7 +22,7 @@ def add(world: World, number: int) -> str:
         data = lines(memory(number))
         return Plan((Action(Kind.APPEND, CORE, "stored", (uuid(number),), data=data, base=ANY_CONTENT),))
 
-    done = change(world.store, Origin("add", "command"), decide, now=world.now, wait_s=1.0, skip_preview=True)
+    done = change(world.store, Origin("add", "command"), decide, now=world.now, wait_s=1.0)
     assert done.receipt is not None
     return done.receipt
 
