@@ -26,7 +26,7 @@ def count_reads(store: Store, path: str, counts: Mapping[str, AccessCount], now:
         base, why = source.loaded.digest, "reads counted"
         return Plan((Action(Kind.REWRITE, path, why, tuple(counts), edits, base=base, no_backup=True),))
 
-    done = change(store, Origin("touch", "command"), decide, now=now, wait_s=store.policy.lock_wait_s)
+    done = change(store, Origin("touch", "command"), decide, now=now)
     if done.receipt is None:
         _save_counts(store, path, counts)
         return ()

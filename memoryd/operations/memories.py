@@ -354,10 +354,7 @@ def _commit(
         put_in_trash(store, decision.change, now)
         return decision, commit(store, decision.change.plan, Origin(operation, by), held, now)
 
-    wait_s = store.policy.lock_wait_s
-    decision, receipt = (
-        attempt(None) if dry_run else with_lock(store, operation, attempt, wait_s, soft_locks=soft_locks)
-    )
+    decision, receipt = attempt(None) if dry_run else with_lock(store, operation, attempt, soft_locks=soft_locks)
     change = decision.change
     if not dry_run:
         remove_empty_directories(store, change.plan)

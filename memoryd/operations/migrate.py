@@ -50,7 +50,7 @@ def migrate(store: Store, now: float) -> list[str]:
             return Plan(tuple(_actions(store, step, now)))
 
         try:
-            done = change(store, Origin("migrate", "start"), decide, now=now, wait_s=store.policy.lock_wait_s)
+            done = change(store, Origin("migrate", "start"), decide, now=now)
         except Exception:
             log.exception("migration failed", root=store.name, old=migration.old, new=migration.new)
             raise

@@ -83,7 +83,7 @@ def dedupe_path(
         if done.receipt is not None:
             refresh(store, None, now)
             store.index.dirty = True
-            update_index(store, now, force=True, wait_s=store.policy.lock_wait_s)
+            update_index(store, now, force=True)
     return ChangeResult(plan=plan_row(done.plan), receipt=done.receipt or UNSET)
 
 

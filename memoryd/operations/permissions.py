@@ -23,7 +23,7 @@ def tighten(store: Store, now: float, *, by: str, dry_run: bool = False) -> Comm
         )
         return Plan(tuple(wide) if will_fix else ())
 
-    return change(store, Origin("permissions", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
+    return change(store, Origin("permissions", by), decide, now=now, dry_run=dry_run)
 
 
 def note_permissions(store: Store) -> None:

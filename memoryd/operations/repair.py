@@ -129,8 +129,8 @@ def _edit(store: Store, now: float, codes: Collection[str] | None, *, dry_run: b
         for action in plan.actions:
             _quarantine_original(store, action, now)
 
-    origin, wait_s = Origin("repair", "command"), store.policy.lock_wait_s
-    return change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, before_commit=quarantine_originals)
+    origin = Origin("repair", "command")
+    return change(store, origin, decide, now=now, dry_run=dry_run, before_commit=quarantine_originals)
 
 
 def _last_resort(store: Store, codes: Collection[str] | None) -> Iterator[Action]:
@@ -222,8 +222,7 @@ def rebuild(store: Store, now: float, *, dry_run: bool) -> Committed:
             store.journal.pins.pin(_archive_pins(actions))
         return Plan((*(replace(each, copy=True) for each in actions[:-1]), *actions[-1:]))
 
-    origin, wait_s = Origin("repair", "command"), store.policy.lock_wait_s
-    return change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run)
+    return change(store, Origin("repair", "command"), decide, now=now, dry_run=dry_run)
 
 
 def _damaged(store: Store) -> frozenset[str]:

@@ -73,9 +73,7 @@ def restore(
         save_versions(store, now)  # not before one was read that this may rotate out
     live = {path: store.content(path) for path in selected.contents}
     difference = compare(live, selected.contents)
-    done = change(
-        store, Origin("restore", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run
-    )
+    done = change(store, Origin("restore", "command"), decide, now=now, dry_run=dry_run)
     first = file or next(iter(selected.contents))
     return done, RestoredFiles(first, len(selected.contents), selected.backup, difference)
 

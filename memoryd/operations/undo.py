@@ -56,7 +56,7 @@ def undo(store: Store, receipt: str, now: float, *, dry_run: bool = False) -> Co
             store.journal.pins.pin(_restored_pins(store, plan, now))
         return plan
 
-    done = change(store, Origin("undo", "command"), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
+    done = change(store, Origin("undo", "command"), decide, now=now, dry_run=dry_run)
     if done.receipt is not None:
         store.journal.finish(receipt, "undone", undone_by=done.receipt)
         _remove_created_directories(store, entry)

@@ -75,8 +75,7 @@ def archive(
             store.root_findings.pop(GUARDED, None)
         return plan
 
-    origin, wait_s = Origin("archive", by), store.policy.lock_wait_s
-    done = change(store, origin, decide, now=now, wait_s=wait_s, dry_run=dry_run, soft_locks=True)
+    done = change(store, Origin("archive", by), decide, now=now, dry_run=dry_run, soft_locks=True)
     if done.receipt is not None:
         remove_empty_directories(store, done.plan)
     return done
@@ -123,7 +122,7 @@ def enforce_limits(store: Store, now: float, *, by: str, dry_run: bool = False) 
         )
         return plan
 
-    return change(store, Origin("limits", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
+    return change(store, Origin("limits", by), decide, now=now, dry_run=dry_run)
 
 
 def _moved(plan: Plan) -> list[str]:
@@ -168,7 +167,7 @@ def prune(store: Store, now: float, *, by: str, dry_run: bool = False) -> Commit
         store.root_findings["prune"] = tuple(Finding("oversize", note.path, note.why) for note in plan.notes)
         return plan
 
-    return change(store, Origin("prune", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
+    return change(store, Origin("prune", by), decide, now=now, dry_run=dry_run)
 
 
 def dedupe(
@@ -191,7 +190,7 @@ def dedupe(
         )
         return plan
 
-    done = change(store, Origin("dedupe", by), decide, now=now, wait_s=store.policy.lock_wait_s, dry_run=dry_run)
+    done = change(store, Origin("dedupe", by), decide, now=now, dry_run=dry_run)
     taken = {action.path: action.ids for action in done.plan.actions}
     record_change(store, done.receipt, removed=taken)
     return done

@@ -63,7 +63,6 @@ def change(
     decide: Callable[[], Plan],
     *,
     now: float,
-    wait_s: float,
     dry_run: bool = False,
     before_commit: Callable[[Plan], None] | None = None,
     soft_locks: bool = False,
@@ -85,18 +84,16 @@ def change(
             before_commit(plan)
         return Committed(plan, commit(store, plan, origin, held, now) if plan else None)
 
-    return with_lock(store, origin.operation, attempt, wait_s, soft_locks=soft_locks)
+    return with_lock(store, origin.operation, attempt, soft_locks=soft_locks)
 
 
-def with_lock(
-    store: Store, operation: str, attempt: Callable[[HeldLock | None], R], wait_s: float, *, soft_locks: bool = False
-) -> R:
+def with_lock(store: Store, operation: str, attempt: Callable[[HeldLock | None], R], *, soft_locks: bool = False) -> R:
     """Return what `attempt` does under the store's lock; it is called again if other programs change the files
     meanwhile. `soft_locks` also takes the lock files of other programs that lock by the existence of a file. Raises
     BusyError if other programs never pause."""
     reason = ""
     for _ in range(ATTEMPTS):
-        with store.locked(wait_s) as held, store.soft_locked() if soft_locks else nullcontext():
+        with store.locked(store.policy.lock_wait_s) as held, store.soft_locked() if soft_locks else nullcontext():
             try:
                 return attempt(held)
             except RETRYABLE as error:

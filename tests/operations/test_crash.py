@@ -223,7 +223,7 @@ class TestOtherOperations:
                 base = sha256(world.read(CORE))
                 return Plan((Action(Kind.APPEND, CORE, "add", (uuid(102),), data=added, base=base),))
 
-            change(world.store, Origin("add", "command"), decide, now=world.now, wait_s=1.0)
+            change(world.store, Origin("add", "command"), decide, now=world.now)
 
         def check(world: World, calm: World) -> None:
             assert world.read(CORE) in (lines(memory(101)), lines(memory(101)) + added)

@@ -22,7 +22,7 @@ def add(world: World, number: int) -> str:
         data = lines(memory(number))
         return Plan((Action(Kind.APPEND, CORE, "stored", (uuid(number),), data=data, base=ANY_CONTENT),))
 
-    done = change(world.store, Origin("add", "command"), decide, now=world.now, wait_s=1.0)
+    done = change(world.store, Origin("add", "command"), decide, now=world.now)
     assert done.receipt is not None
     return done.receipt
 
@@ -144,7 +144,7 @@ def rewrite(world: World, *changes: tuple[bytes, bytes]) -> None:
         edits = tuple(Edit(Span(data.index(old), data.index(old) + len(old)), new) for old, new in changes)
         return Plan((Action(Kind.REWRITE, CORE, "changed", edits=edits, base=sha256(data)),))
 
-    change(world.store, Origin("update", "command"), decide, now=world.now, wait_s=1.0)
+    change(world.store, Origin("update", "command"), decide, now=world.now)
 
 
 def indexed_state(world: World) -> list[object]:
