@@ -60,7 +60,7 @@ class Indexer:
     def restore_lost(self) -> list[RetriedWrite]:
         """Store again what an agent overwrote with an older state. Returns an event for each. A failing disk leaves it
         for the next time."""
-        return list(restore_lost_writes(self._store, self._clock.wall())) if self._store.lost_writes else []
+        return list(restore_lost_writes(self._store, self._clock.wall())) if self._store.recent_changes.lost else []
 
     def wants_fit(self, *, everything: bool) -> bool:
         """True if the configured layout still has to be checked. `everything`: all files have just been scanned."""

@@ -191,7 +191,7 @@ def restore_lost_writes(store: Store, now: float, *, on_request: bool = False) -
 
     def retry(lost: LostWrite) -> RetriedWrite:
         outcome = _store_again(store, lost, now, by="command" if on_request else "watch")
-        store.recent.get(outcome.path, {}).pop(outcome.id, None)  # only once
+        store.recent_changes.by_path.get(outcome.path, {}).pop(outcome.id, None)  # only once
         return _retried(lost, outcome)
 
     return list(retry_lost_writes(store, now, retry, on_request=on_request))
@@ -200,7 +200,7 @@ def restore_lost_writes(store: Store, now: float, *, on_request: bool = False) -
 def plan_lost_writes(store: Store, now: float) -> list[RetriedWrite]:
     """Plan what `restore_lost_writes` would do on request; nothing is written."""
     planned = list[RetriedWrite]()
-    for lost in store.lost_writes:
+    for lost in store.recent_changes.lost:
         try:
             planned.append(_retried(lost, _store_again(store, lost, now, by="command", dry_run=True)))
         except MemorydError as error:

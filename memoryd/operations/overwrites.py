@@ -84,7 +84,7 @@ def is_memoryd_version(store: Store, row: FileRow) -> bool:
 
 def is_watched(store: Store, path: str) -> bool:
     """True if a change of memoryd to this file is watched, to tell when it was undone."""
-    return path in store.recent or path in store.journal.facts.get(MEMORYD_CHANGES, {})
+    return path in store.recent_changes.by_path or path in store.journal.facts.get(MEMORYD_CHANGES, {})
 
 
 def is_newest_change(store: Store, row: FileRow) -> bool:
@@ -146,7 +146,7 @@ def _changed_ids(store: Store, document: Document, missing: Collection[str]) -> 
 
 def watch_change(store: Store, path: str, identity: str, recent: RecentChange) -> None:
     """Watch a change: after each later write of the file by another program, check that it is still there."""
-    known = store.recent.setdefault(path, {})
+    known = store.recent_changes.by_path.setdefault(path, {})
     before = known.get(identity)
     if recent.changes is not None and before is not None and before.changes is None:
         # A new memory that was updated is stored again as a whole.
@@ -161,7 +161,7 @@ def find_lost_writes(store: Store, row: FileRow, content: bytes, document: Docum
 
     Returns the ids of the memories that the findings about them cover: those that are gone, or back.
     """
-    known = store.recent.get(row.path)
+    known = store.recent_changes.by_path.get(row.path)
     if not known:
         return set()
     changed = _changed_ids(store, document, known.keys() - {record.id for record in document.records})
@@ -173,7 +173,7 @@ def find_lost_writes(store: Store, row: FileRow, content: bytes, document: Docum
 
 def may_have_lost_writes(store: Store, row: FileRow) -> bool:
     """True if changes to a file are watched, and another program wrote it after the newest change of memoryd."""
-    return bool(store.recent.get(row.path)) and not is_newest_change(store, row)
+    return bool(store.recent_changes.by_path.get(row.path)) and not is_newest_change(store, row)
 
 
 def digests_of(document: Document, content: bytes) -> dict[str, str]:
@@ -187,7 +187,7 @@ def find_lost_changes(
     """Find watched changes that are missing among these memories of a file (id -> SHA-256), and queue them. `changed`:
     the new ids of memories that another program saved in another format. Returns what `find_lost_writes` does."""
     reported = set[str]()
-    known = store.recent[row.path]
+    known = store.recent_changes.by_path[row.path]
     for identity, recent in list(known.items()):
         del known[identity]
         new_id = changed.get(identity, identity)
@@ -196,7 +196,7 @@ def find_lost_changes(
         if _is_undone(recent, present.get(new_id), present):
             # An id that depends on the content is again what it was before an update.
             lost = next((each for each, sha in present.items() if sha == recent.before), identity)
-            store.lost_writes.append(LostWrite(row.path, lost, recent))
+            store.recent_changes.lost.append(LostWrite(row.path, lost, recent))
             if not _is_automatic(store, recent):
                 _note(store, row.path, lost, now, Severity.WARNING, _lost_message(recent), fixable=True)
                 reported |= {identity, lost}
@@ -228,13 +228,13 @@ def _note(
     store: Store, path: str, identity: str, now: float, level: Severity, message: str, *, fixable: bool = False
 ) -> None:
     finding = Finding(LOST_WRITE_CODE, path, message, id=identity, level=level, fixable=fixable)
-    store.lost_write_findings.append((now, finding))
+    store.recent_changes.findings.append((now, finding))
     _publish(store, now)
 
 
 def _publish(store: Store, now: float) -> None:
-    store.lost_write_findings[:] = [each for each in store.lost_write_findings if now - each[0] < REPORT_S]
-    store.root_findings[LOST_WRITES_TOPIC] = tuple(finding for _, finding in store.lost_write_findings)
+    store.recent_changes.findings[:] = [each for each in store.recent_changes.findings if now - each[0] < REPORT_S]
+    store.root_findings[LOST_WRITES_TOPIC] = tuple(finding for _, finding in store.recent_changes.findings)
 
 
 class RetriedWrite(NamedTuple):
@@ -255,23 +255,23 @@ Retry = Callable[[LostWrite], RetriedWrite]
 def retry_lost_writes(store: Store, now: float, retry: Retry, *, on_request: bool = False) -> Iterator[RetriedWrite]:
     """Store lost writes again: those that may be restored automatically, or all of them `on_request`, and then also
     yield those for which it failed."""
-    waiting, store.lost_writes[:] = list(store.lost_writes), []
+    waiting, store.recent_changes.lost[:] = list(store.recent_changes.lost), []
     for lost in waiting:
         if not on_request and not _is_automatic(store, lost.change):
-            store.lost_writes.append(lost)
+            store.recent_changes.lost.append(lost)
             continue
         try:
             done = retry(lost)
         except MemorydError as error:
             if isinstance(error, BusyError):
-                store.lost_writes.append(lost)
+                store.recent_changes.lost.append(lost)
             else:
                 message = f"{_lost_message(lost.change)}; restoring it automatically failed: {error.message}"
                 _note(store, lost.path, lost.id, now, Severity.WARNING, message)
             if on_request:
                 yield failed_retry(lost, error)
             continue
-        store.lost_write_findings[:] = [each for each in store.lost_write_findings if each[1].id != lost.id]
+        store.recent_changes.findings[:] = [each for each in store.recent_changes.findings if each[1].id != lost.id]
         message = "another program overwrote a memory stored through memoryd with an older state; it was stored again"
         _note(store, lost.path, done.id, now, Severity.INFO, f"{message}, receipt {done.receipt}")
         yield done

@@ -137,7 +137,7 @@ def commit(store: Store, plan: Plan, origin: Origin, held: HeldLock | None, now:
 def _stop_watching(store: Store, plan: Plan, operation: str) -> None:
     """Stop watching memories that memoryd itself removes or restores: no agent overwrote them."""
     for action in plan.actions:
-        recent = store.recent.get(action.path, {})
+        recent = store.recent_changes.by_path.get(action.path, {})
         for identity in action.ids if operation in REMOVALS else list(recent):
             recent.pop(identity, None)
 

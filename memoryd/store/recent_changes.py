@@ -9,9 +9,12 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct, field
 
+from memoryd.core.findings import Finding
 from memoryd.core.records import JsonObject, NativeMemory
+from memoryd.disk.journal.database import Facts
 
 MAX_SAVED = 1000  # the newest, across a restart
+_SAVED = "watched"  # journal key
 
 
 class RecentChange(Struct, frozen=True):
@@ -26,10 +29,6 @@ class RecentChange(Struct, frozen=True):
     rewrites: int = 0
     zone: tzinfo = UTC
     allow_words: bool = False
-
-
-RecentChanges = dict[str, dict[str, RecentChange]]
-"""Recent changes by path and id."""
 
 
 class LostWrite(NamedTuple):
@@ -55,11 +54,27 @@ class _Row(msgspec.Struct):
     allow_words: bool
 
 
-def to_json(watched: RecentChanges) -> list[JsonObject]:
-    """Return the newest changes as JSON, for the next start."""
-    rows = [_row(path, identity, each) for path, by_id in watched.items() for identity, each in by_id.items()]
-    rows.sort(key=lambda row: row.at)
-    return [msgspec.structs.asdict(row) for row in rows[-MAX_SAVED:]]
+class RecentChanges:
+    """The recent changes of one root, by path and id. `lost`: those that an agent overwrote and that are to be stored
+    again; `findings`: what is reported about such, with the times."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self.by_path: dict[str, dict[str, RecentChange]] = {}
+        self.lost: list[LostWrite] = []
+        self.findings: list[tuple[float, Finding]] = []
+        for row in msgspec.convert(facts.get(_SAVED, []), list[_Row]):
+            zone = timezone(timedelta(seconds=row.zone_s))
+            self.by_path.setdefault(row.path, {})[row.id] = RecentChange(
+                row.at, row.memory, row.where, row.changes, row.before, row.rewrites, zone, row.allow_words
+            )
+
+    def save(self) -> None:
+        """Save the newest changes, which an agent may overwrite after a restart."""
+        rows = [_row(path, identity, each) for path, by_id in self.by_path.items() for identity, each in by_id.items()]
+        if rows or self._facts.get(_SAVED):
+            rows.sort(key=lambda row: row.at)
+            self._facts.set(_SAVED, [msgspec.structs.asdict(row) for row in rows[-MAX_SAVED:]])
 
 
 def _row(path: str, identity: str, recent: RecentChange) -> _Row:
@@ -76,15 +91,3 @@ def _row(path: str, identity: str, recent: RecentChange) -> _Row:
         offset.total_seconds(),
         recent.allow_words,
     )
-
-
-def from_json(rows: list[JsonObject]) -> RecentChanges:
-    """Convert the output of `to_json` back."""
-    watched: RecentChanges = {}
-    for row in msgspec.convert(rows, list[_Row]):
-        zone = timezone(timedelta(seconds=row.zone_s))
-        recent = RecentChange(
-            row.at, row.memory, row.where, row.changes, row.before, row.rewrites, zone, row.allow_words
-        )
-        watched.setdefault(row.path, {})[row.id] = recent
-    return watched

@@ -44,11 +44,10 @@ from memoryd.store.lock import StoreLock
 from memoryd.store.losses import Losses
 from memoryd.store.partial_parse import partial_parse
 from memoryd.store.pending_changes import PendingChanges
-from memoryd.store.recent_changes import LostWrite, RecentChanges, from_json, to_json
+from memoryd.store.recent_changes import RecentChanges
 
 log = get_logger(__name__)
 
-RECENT_CHANGES = "watched"  # journal key: recent changes, across a restart
 LATE_LOCK_WAIT_S = 0.2  # for the lock
 MAX_INDEX_BYTES = 1024 * MB  # of an index file that is read: three million memories
 CONFIRMED = "confirmed_layout"  # journal key: the layout that the user has confirmed
@@ -103,10 +102,7 @@ class Store(StoreLock):
         self.access_counts = self.journal.access.counts()  # by path and id, if the layout stores none
         self.network_fs: str | None = None
         self.backups_seen: HashCache = {}
-        # Recent changes by path and id; those that an agent overwrote; the findings about them, with their times.
-        self.recent: RecentChanges = from_json(self.journal.facts.get(RECENT_CHANGES, []))
-        self.lost_writes: list[LostWrite] = []
-        self.lost_write_findings: list[tuple[float, Finding]] = []
+        self.recent_changes = RecentChanges(self.journal.facts)
         self.losses = Losses()
         self.unreadable_since: dict[str, float] = {}  # by path, in epoch seconds
         self.unlisted_since: float | None = None  # the first scan of those that could not list every directory
@@ -251,10 +247,9 @@ class Store(StoreLock):
         self.blobs.close()
 
     def _save_recent(self) -> None:
-        """Save recent changes, which an agent may overwrite after a restart; if that fails, they are not watched."""
+        """Save recent changes; if that fails, they are not watched."""
         try:
-            if self.recent or self.journal.facts.get(RECENT_CHANGES, []):
-                self.journal.facts.set(RECENT_CHANGES, to_json(self.recent))
+            self.recent_changes.save()
         except (OSError, MemorydError, TypeError, ValueError) as error:
             log.warning("stopped watching recent additions", root=self.name, reason=str(error))
 
