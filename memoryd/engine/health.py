@@ -208,17 +208,17 @@ class Health:
 
     # --- permissions
 
-    def may_run(self, name: str, *, writes: bool) -> bool:
+    def may_run(self, name: str) -> bool:
         """True if this job may run unattended: only on a healthy root, and writing only in maintain mode."""
         layout = self._store.layout
         if not self.is_active or layout is None or name not in layout.jobs:
             return False
-        return not (writes and (self._store.observes or self._newer))
+        return name in READ_ONLY or not (self._store.observes or self._newer)
 
     @property
     def backs_up(self) -> bool:
         """True if backups are made here without being asked for."""
-        return self._store.policy.schedule.get("backup") != "off" and self.may_run("backup", writes=True)
+        return self._store.policy.schedule.get("backup") != "off" and self.may_run("backup")
 
     def require(self, name: str, *, dry_run: bool = False) -> None:
         """Raise the error that answers a command which cannot be carried out now."""
@@ -230,7 +230,7 @@ class Health:
             raise RootMissingError(f"root {store.name}: {self.check.reason}", hint="see `memoryd status`")
         if self.check.state == "suspect" and name not in ON_SUSPECT:
             raise GuardError(f"root {store.name}: {self.check.reason}")
-        if store.layout is None and name not in ("sync", "rescan"):
+        if store.layout is None and name != "sync":
             reason = f"root {store.name} has no layout: {self.index_blocked_reason}"
             raise InvalidMemoryError(reason, hint="name its layout in the configuration")
         writes = name not in READ_ONLY

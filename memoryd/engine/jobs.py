@@ -53,8 +53,8 @@ from memoryd.store.commit import Committed
 
 # Destructive upkeep waits for a pause of the writers.
 QUIET_JOBS = ("archive", "limits", "prune", "dedupe")
-# Upkeep that writes: nothing of it happens unattended in observe mode.
-WRITING_JOBS = (*QUIET_JOBS, "backup", "locks", "permissions")
+# Commands and jobs that only read: they may run on a root that must not be written to.
+READ_ONLY = ("check", "plan", "backup.list", "backup.verify", "lock.list", "sync", "rescan", "verify", "memory.get")
 
 R = TypeVar("R", bound=Request)
 
@@ -284,9 +284,6 @@ OPERATIONS: Mapping[str, Operation] = {
     "lock.clear": _lock_clear,
     "verify": _verify,
 }
-
-# Commands that only read: they may run on a root that must not be written to.
-READ_ONLY = ("check", "plan", "backup.list", "backup.verify", "lock.list", "sync", "rescan", "verify", "memory.get")
 
 
 def runnable(store: Store) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from memoryd.engine.commands import Commands
 from memoryd.engine.inbox import HALF_WRITTEN_S, Inbox, Pace, refuse
 from memoryd.engine.interfaces import Change, Clock, Tell, Timetable, Watcher
 from memoryd.engine.job_runner import JobRunner
-from memoryd.engine.jobs import WRITING_JOBS, Job, require_job, runnable
+from memoryd.engine.jobs import Job, require_job, runnable
 from memoryd.engine.memories import STORING, Memories
 from memoryd.engine.root import Root
 from memoryd.engine.settler import Batch
@@ -114,7 +114,7 @@ class Worker:
 
     def enqueue_scheduled(self, name: str) -> None:
         """Queue a scheduled job; at most one of each name waits. A sweep where there is no lock needs no thread."""
-        idle = name == "locks" and self.root.health.may_run(name, writes=True) and is_lock_free(self.store)
+        idle = name == "locks" and self.root.health.may_run(name) and is_lock_free(self.store)
         if idle and self.runner.note_idle_run(name):
             return
         self.inbox.enqueue_scheduled(name)
@@ -352,7 +352,7 @@ class Worker:
         self.step = job.name
         if job.name == "rescan":
             self.commands.rescan()
-        elif self.root.health.may_run(job.name, writes=job.name in WRITING_JOBS):
+        elif self.root.health.may_run(job.name):
             with self.store.unattended():
                 self.runner.recorded(job)
 

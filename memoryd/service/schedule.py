@@ -8,7 +8,7 @@ from memoryd.core.schedule import Adaptive, Cron, Every, next_due, parse_schedul
 from memoryd.disk.journal import Journal
 from memoryd.disk.journal.jobs import JobTime
 from memoryd.engine.job_runner import has_new_rules
-from memoryd.engine.jobs import WRITING_JOBS, runnable
+from memoryd.engine.jobs import READ_ONLY, runnable
 from memoryd.engine.worker import Worker
 from memoryd.service.timetable import Timetable
 
@@ -74,7 +74,7 @@ def _row(worker: Worker, job: str, time: JobTime | None, planned: float | None, 
         time = JobTime(job, last_end=scanned, last_result="ok")
     at, schedule = planned, worker.store.policy.schedule.get(job, "off")
     interval = parse_schedule(schedule)
-    forbidden = worker.store.observe_reason if job in WRITING_JOBS else None
+    forbidden = None if job in READ_ONLY else worker.store.observe_reason
     if forbidden and isinstance(interval, Every):  # the timetable passes over it, and starts anew when that is over
         at = next_due(interval, time.last_success if time else None, now)
         at = None if at is None or at <= now else at
