@@ -124,7 +124,7 @@ def _note(store: Store, path: str, before: int, after: int, known: Sequence[Iden
         earlier = store.losses.noted.get(path)
         if earlier is None or earlier.records < count:
             sample = _sample(missing)
-            store.losses.noted[path] = Loss(count, 0, now, False, sample, len(sample))
+            store.losses.noted[path] = Loss(count, now, False, sample, len(sample))
             store.losses.due = True
 
 
@@ -187,7 +187,7 @@ def _merge(known: Loss | None, new: Loss) -> Loss:
         return new
     sample = [*known.sample, *(each for each in new.sample if each not in known.sample)]
     records, since = max(known.records, new.records), min(known.since, new.since)
-    return Loss(records, 0, since, known.confirmed, sample, max(known.of, len(sample)))
+    return Loss(records, since, known.confirmed, sample, max(known.of, len(sample)))
 
 
 def _judge(
@@ -344,7 +344,7 @@ def overwrite_losses(store: Store, after: FileRow) -> Iterator[Finding]:
     if version is None or is_memoryd_version(store, after) or is_newest_change(store, after):
         return
     before = FileStats(version.file, Role.SOURCE, version.size, version.quality.units, 0, version.quality.records, {})
-    found = store.layout.repair.alarms(before, _summary(after))
+    found = store.layout.repair.alarms(before, after.stats)
     if found:
         _note_version(store, version)
     elif after.records < version.quality.records and "damaged" in after.facts:
@@ -362,12 +362,7 @@ def _last_good(store: Store, path: str, digest: str | None = None) -> Version | 
 
 def _note_version(store: Store, version: Version) -> None:
     store.vault.pin_version(version.file, version.sha256)  # so that the next versions do not push it out
-    _save(store, {**open_losses(store), version.file: Loss(version.quality.records, version.seq)})
-
-
-def _summary(row: FileRow) -> FileStats:
-    size = row.fingerprint.size
-    return FileStats(row.path, Role(row.role), size, row.units, row.broken, row.records, row.facts)
+    _save(store, {**open_losses(store), version.file: Loss(version.quality.records)})
 
 
 def mass_loss(lost_records: int, total: int) -> str | None:

@@ -8,14 +8,12 @@ from msgspec import Struct, field
 class Loss(Struct):
     """A loss that is neither made good nor accepted.
 
-    `records`: number of memories before it. `seq`: the version that has them, in layouts whose agents cache files. In
-    the others, `since`: when it was seen (epoch seconds); `confirmed`: it is reported; `sample`: identities of missing
-    memories, as (digest of the id, digest of the text), `of` the number of them at first, and `searched`: those
-    elsewhere in the root were removed from it.
+    `records`: number of memories before it. `confirmed`: it is reported; one that was only seen (`since`, epoch
+    seconds) has to be judged first, by its `sample`: identities of missing memories, as (digest of the id, digest of
+    the text), `of` the number of them at first. `searched`: those elsewhere in the root were removed from it.
     """
 
     records: int
-    seq: int = 0
     since: float = 0.0
     confirmed: bool = True
     sample: list[tuple[str, str]] = []
