@@ -31,13 +31,14 @@ from memoryd.operations.batch import Drafts
 from memoryd.operations.lookup import find_archived, find_live
 from memoryd.operations.overwrites import RetriedWrite, failed_retry, record_change, retry_lost_writes, watch_change
 from memoryd.operations.secret_check import reject_secrets, reject_secrets_in_entry
-from memoryd.operations.trash import find_in_trash, put_in_trash, read_trashed
+from memoryd.operations.trash import find_in_trash, put_in_trash
 from memoryd.operations.upkeep import remove_empty_directories
 from memoryd.search.embedding.embedder import Embedder
 from memoryd.store import Store
 from memoryd.store.commit import Origin, commit, with_lock
 from memoryd.store.layout_views import write_view, writer_of
 from memoryd.store.recent_changes import LostWrite, RecentChange
+from memoryd.store.undo_content import load_undo_content
 
 MAX_NAME = 40  # of a field that may be a slip of the pen
 
@@ -246,7 +247,8 @@ def unarchive(store: Store, identity: str, now: float, context: Context) -> Outc
         if found is not None:
             return _Decision(writer_of(store).unarchive(_view(store, now, context), found))
         trashed = find_in_trash(store, identity, now)
-        restored = writer_of(store).restore(_view(store, now, context), trashed.path, read_trashed(store, trashed))
+        content = load_undo_content(store.blobs, trashed)
+        restored = writer_of(store).restore(_view(store, now, context), trashed.path, content)
         return _Decision(restored, trashed=trashed.id)
 
     outcome = _commit(store, "unarchive", decide, now, soft_locks=True)

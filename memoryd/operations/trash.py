@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memoryd.core.plan import Kind
 from memoryd.core.secrets import redact
 from memoryd.core.spans import sha256
-from memoryd.disk.journal import Step
 from memoryd.disk.journal.trash import TrashedMemory
 from memoryd.errors import ConflictError, NotFoundError
 from memoryd.layouts.protocol import WritePlan
@@ -24,25 +22,20 @@ def put_in_trash(store: Store, stored: WritePlan, now: float) -> None:
     """Save a memory to the trash. Called before it is removed from its file, so that a crash cannot lose it."""
     if stored.removed is None:
         return
-    undo = save_undo_content(store.blobs, stored.removed)
-    others = [each for each in store.journal.trash.find(stored.id) if read_trashed(store, each) != stored.removed]
+    blobs, trash = store.blobs, store.journal.trash
+    undo = save_undo_content(blobs, stored.removed)
+    others = [each for each in trash.find(stored.id) if load_undo_content(blobs, each) != stored.removed]
     identity = _with_suffix(stored.id, stored.removed) if others else stored.id
-    store.journal.trash.add(TrashedMemory(identity, stored.path, undo.blob, undo.content), now)
+    trash.add(TrashedMemory(identity, stored.path, undo.blob, undo.content), now)
     for each in others:
         if each.id == stored.id:
-            suffixed = _with_suffix(each.id, read_trashed(store, each))
-            store.journal.trash.add(TrashedMemory(suffixed, each.path, each.blob, each.content), now)
-            store.journal.trash.remove(each.id)
+            suffixed = _with_suffix(each.id, load_undo_content(blobs, each))
+            trash.add(TrashedMemory(suffixed, each.path, each.blob, each.content), now)
+            trash.remove(each.id)
 
 
 def _with_suffix(identity: str, content: bytes) -> str:
     return f"{identity}~{sha256(content)[:6]}"
-
-
-def read_trashed(store: Store, trashed: TrashedMemory) -> bytes:
-    """Return the bytes of a forgotten memory. Raises BlobError if they are missing or damaged."""
-    step = Step(Kind.REMOVE, trashed.path, blob=trashed.blob, content=trashed.content)
-    return load_undo_content(store.blobs, step)
 
 
 def drop_restored(store: Store, paths: Iterable[str]) -> None:
@@ -51,7 +44,7 @@ def drop_restored(store: Store, paths: Iterable[str]) -> None:
         trashed = store.journal.trash.of_file(path)
         content = store.tree.read(path)[0] if trashed else b""
         for each in trashed:
-            if read_trashed(store, each).strip() in content:
+            if load_undo_content(store.blobs, each).strip() in content:
                 store.blobs.drop(store.journal.trash.remove(each.id))
 
 
@@ -79,7 +72,7 @@ def _live_files(store: Store, identity: str) -> set[str]:
 def _is_in_file(store: Store, trashed: TrashedMemory, identity: str, now: float) -> bool:
     """True if the memory is in its file, byte for byte, as after an interrupted operation. Another memory with its id
     does not count."""
-    content = read_trashed(store, trashed).strip()
+    content = load_undo_content(store.blobs, trashed).strip()
     # In its own file it may have another id: a suffix depends on the other memories of the file.
     sources = (store.load(path, now) for path in _live_files(store, identity) | {trashed.path})
     return any(

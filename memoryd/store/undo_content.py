@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from memoryd.core.spans import Edit, Span
+from memoryd.core.spans import Edit, Span, sha256
 from memoryd.disk.blobs import BlobError, Blobs
 from memoryd.disk.journal import Step
+from memoryd.disk.journal.trash import TrashedMemory
 
 MAX_INLINE = 64 * 1024  # bytes; a blob costs two more syncs than a row that is written anyway
 _LEVEL = 1
@@ -21,7 +22,8 @@ _SMALL_WINDOW_MAX, _SMALL_WINDOW_BITS = 2048, 11  # bytes, and their logarithm
 
 
 class UndoContent(NamedTuple):
-    """Two columns of a step, exactly one of which is set: the name of a blob, or the compressed bytes."""
+    """Two columns of a step, or of a memory in the trash, exactly one of which is set: the name of a blob, or the
+    compressed bytes."""
 
     blob: str | None
     content: bytes | None
@@ -45,14 +47,14 @@ def has_undo_content(step: Step) -> bool:
     return step.content is not None or step.blob is not None
 
 
-def load_undo_content(blobs: Blobs, step: Step) -> bytes:
-    """Return the bytes saved for this step. Raises BlobError if they are missing or damaged."""
-    if step.content is None:
-        return blobs.get(step.blob or "")
+def load_undo_content(blobs: Blobs, saved: Step | TrashedMemory) -> bytes:
+    """Return the bytes saved for a step, or a memory in the trash. Raises BlobError if they are missing or damaged."""
+    if saved.content is None:
+        return blobs.get(saved.blob or "")
     try:
-        return zlib.decompress(step.content)
+        return zlib.decompress(saved.content)
     except zlib.error as error:
-        raise BlobError(step.after_sha or "", f"is damaged in the journal ({error})") from error
+        raise BlobError(sha256(saved.content), f"is damaged in the journal ({error})") from error
 
 
 _decoder = msgspec.json.Decoder(list[tuple[int, int, bytes]])
