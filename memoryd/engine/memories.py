@@ -159,7 +159,7 @@ class _Stored(NamedTuple):
 class Memories:
     """Stores, changes and forgets single memories of one root. `scan` finds what changed anywhere, `index_own` takes
     files that memoryd has just changed into the catalogue; `behind` is since when (monotonic) something waits for that,
-    and is for any thread, as are `note_read` and `counts`."""
+    and is for any thread, as is `counts`."""
 
     def __init__(
         self,
@@ -237,10 +237,6 @@ class Memories:
         finally:
             self._cost_s = self._clock.monotonic() - began
             self.behind = None
-
-    def note_read(self, path: str, identity: str) -> None:
-        """Note that a memory was read and that this counts."""
-        self.reads.note(path, identity)
 
     def next_due(self) -> float:
         """Return when (monotonic) `run_due` has work."""

@@ -105,7 +105,7 @@ class Worker:
 
     def note_read(self, path: str, identity: str) -> None:
         """Note that a memory was read, to be counted in its file later."""
-        self.memories.note_read(path, identity)
+        self.memories.reads.note(path, identity)
         self.inbox.recheck()
 
     def submit(self, job: Job) -> Future[Result]:
