@@ -24,9 +24,10 @@ PATIENCE_S = 60.0  # how long anything is waited for before it counts as never
 # A daemon that gives up no wait early: a busy machine may stop a thread for longer than a client would wait.
 PATIENT = f"""
 from memoryd.cli.main import main
+from memoryd.engine import watch
 from memoryd.service import roots
 from memoryd.service.handlers import base
-roots.BARRIER_S = roots.CHANGE_S = base.FLUSH_WAIT_S = {PATIENCE_S}
+watch.BARRIER_S = roots.CHANGE_S = base.FLUSH_WAIT_S = {PATIENCE_S}
 main()
 """
 UNSETTLED = ("starting", "scanning")

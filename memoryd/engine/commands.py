@@ -12,7 +12,7 @@ from memoryd.control.methods.status import SyncedRoot, SyncRequest
 from memoryd.control.methods.upkeep import LocksResult, ReindexResult
 from memoryd.engine.backfill import VectorsDue
 from memoryd.engine.inbox import HALF_WRITTEN_S, Inbox
-from memoryd.engine.interfaces import Clock, Tell, Watcher
+from memoryd.engine.interfaces import Clock, Tell
 from memoryd.engine.jobs import OPERATIONS, READ_ONLY, Job
 from memoryd.engine.memories import STORING
 from memoryd.engine.root import Root
@@ -29,12 +29,11 @@ SYNC_S = 60.0  # default time limit of a sync
 class Commands:
     """The commands of one root. Used by the thread that owns the root."""
 
-    def __init__(self, root: Root, inbox: Inbox, clock: Clock, watcher: Watcher, tell: Tell) -> None:
+    def __init__(self, root: Root, inbox: Inbox, clock: Clock, tell: Tell) -> None:
         self._root = root
         self._store = root.store
         self._inbox = inbox
         self._clock = clock
-        self._watcher = watcher
         self._tell = tell
 
     def run(self, job: Job) -> Result:
@@ -83,7 +82,7 @@ class Commands:
         began = self._clock.monotonic()
         if request.search_only and (pending := self.pending()) is not None:
             return self.sync_search(began, pending)
-        in_order = self._root.health.watch.sees_every_change and self._watcher.barrier()
+        in_order = self._root.health.watch.await_events()
         paths = self._inbox.take_hints()
         try:
             timeout_s = SYNC_S if request.timeout_ms is None else request.timeout_ms / 1000
@@ -97,7 +96,7 @@ class Commands:
 
     def pending(self) -> frozenset[str] | None:
         """Return all paths that changed before this call; None if events do not name them all."""
-        return self._inbox.pending() if self._root.health.watch.sees_every_change and self._watcher.barrier() else None
+        return self._inbox.pending() if self._root.health.watch.await_events() else None
 
     def sync_search(self, began: float, pending: Collection[str]) -> SyncedRoot:
         """Make what changed at these paths searchable; the index files follow."""

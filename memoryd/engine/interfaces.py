@@ -49,7 +49,7 @@ class Watcher(Protocol):
     def coverage(self, root: str, directories: Mapping[str, tuple[int, int]], /) -> tuple[int, int]:
         """Return how many directories ought to be watched, and how many are under their path -> (device, inode)."""
 
-    def barrier(self) -> bool:
+    def barrier(self, timeout_s: float, /) -> bool:
         """Wait until the roots have been told of every event from before this call. False if that is not certain."""
 
     def limit_hint(self) -> str:

@@ -9,6 +9,8 @@ from msgspec import Struct
 from memoryd.engine.interfaces import Watcher
 from memoryd.store import Store
 
+BARRIER_S = 0.5  # how long a sync waits for the event that follows all others, before it scans instead
+
 
 class WatchState(Struct, frozen=True):
     """The watch state of a root: `mode` is events or scan; wanted and held count directories, 0 until the first scan
@@ -41,6 +43,10 @@ class Watch:
         is_known = self._store.layout is not None and not self._store.index.needs_scan
         return self.is_complete and not self.linked and is_known
 
+    def await_events(self) -> bool:
+        """Wait for the events from before this call. True if these name every change since the last scan."""
+        return self.sees_every_change and self._watcher.barrier(BARRIER_S)
+
     def renew(self) -> None:
         """Set up watching anew, if the file system reports changes."""
         watchable = self._store.network_fs is None
@@ -59,7 +65,8 @@ class Watch:
             self.state = WatchState("scan", len(directories), 0)
             return
         wanted, held = self._watcher.coverage(name, directories)
-        if held < wanted and self._watcher.barrier():  # of a directory made just now the event may be on its way
+        # The event of a directory made just now may be on its way.
+        if held < wanted and self._watcher.barrier(BARRIER_S):
             wanted, held = self._watcher.coverage(name, directories)
         if held < wanted:
             self.renew()

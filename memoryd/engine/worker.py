@@ -58,7 +58,7 @@ class Worker:
         self.root = Root(store, clock, watcher, timetable, tell, embedder=embedder)
         self.inbox = Inbox(pace, clock, self.root.next_due, lambda: self.root.last_change)
         self.inbox.decline = self._decline
-        self.commands = Commands(self.root, self.inbox, clock, watcher, tell)
+        self.commands = Commands(self.root, self.inbox, clock, tell)
         self.runner = JobRunner(store, clock, timetable, tell, self.commands.run, self.root.trouble)
         self._handing_over = threading.Lock()
         self._successor: Callable[[Job], object] | None = refuse  # takes what this worker does not begin

@@ -6,7 +6,7 @@ from typing import Any
 
 from memoryd.engine.commands import Commands
 from memoryd.engine.inbox import Inbox, Pace
-from memoryd.engine.interfaces import Clock, Tell, Timetable, Watcher
+from memoryd.engine.interfaces import Clock, Tell, Timetable
 from memoryd.engine.root import Root
 from memoryd.engine.worker import Worker
 from tests.operations.world import World
@@ -22,10 +22,10 @@ class _Silent:
 SILENT: Any = _Silent()
 
 
-def commands_of(root: Root, clock: Clock, watcher: Watcher = SILENT, tell: Tell = lambda *_: None) -> Commands:
+def commands_of(root: Root, clock: Clock, tell: Tell = lambda *_: None) -> Commands:
     """The commands of a root whose worker does not run."""
     inbox = Inbox(Pace(), clock, root.next_due, lambda: root.last_change)
-    return Commands(root, inbox, clock, watcher, tell)
+    return Commands(root, inbox, clock, tell)
 
 
 def worker_of(world: World, clock: Clock | None = None, timetable: Timetable = SILENT) -> Worker:

@@ -57,7 +57,8 @@ class Services:
         del root
         return len(directories), len(directories) - self.missing
 
-    def barrier(self) -> bool:
+    def barrier(self, timeout_s: float) -> bool:
+        del timeout_s
         return True
 
     def limit_hint(self) -> str:
@@ -83,7 +84,7 @@ class Site:
         self.told: list[tuple[str, dict[str, Any]]] = []
         clock = Clock(wall=lambda: self.world.now, monotonic=lambda: self.now)
         self.root = Root(self.world.store, clock, self.services, self.services, self.tell, embedder=embedder)
-        self.commands = commands_of(self.root, clock, self.services, self.tell)
+        self.commands = commands_of(self.root, clock, self.tell)
 
     def tell(self, topic: str, event: dict[str, Any]) -> None:
         self.told.append((topic, event))

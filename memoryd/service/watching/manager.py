@@ -40,7 +40,6 @@ TroubleCall = Callable[[str, str | None], None]
 PROBE_KEY = ""  # not a valid root name
 MENDED = frozenset({"desync", "thread-died"})
 DELIVER_S = 0.005
-BARRIER_S = 0.5  # how long a sync waits for the event that follows all others, before it scans instead
 RETIRE_S = 2.0  # a stream that does not stop in this time is abandoned; its threads are daemons
 
 
@@ -213,7 +212,7 @@ class WatchManager:
             self._report("probe", None)
         return True
 
-    def barrier(self, timeout_s: float = BARRIER_S) -> bool:
+    def barrier(self, timeout_s: float) -> bool:
         """Wait until every event from before this call has been reported. False if that is not certain: no answer in
         `timeout_s`, a rebuild meanwhile, or events that are not reported in order."""
         with self._lock:
