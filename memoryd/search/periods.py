@@ -73,7 +73,7 @@ _NEWEST = re.compile(
 # What was before something else: only in the past, unlike `what must be done before moving servers`.
 _OLDEST = re.compile(
     r"\b(originally|initially|formerly|previously|used to|at first|at the (very )?(beginning|start|outset))\b"
-    r"|\b(did|was|were|had)\b.*\bbefore\b",
+    r"|\b(did|was|were|had)\b.*\bbefore\b|\bbefore\b.*\b(did|was|were|had)\b",
     re.IGNORECASE,
 )
 _FOREIGN_NEWEST = frozenset().union(*NEWEST.values())

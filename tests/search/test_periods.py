@@ -410,6 +410,7 @@ def test_what_is_asked_of_today_holds_now(stored: Stored) -> None:
         "what was the port of the staging server of Moorly originally?",
         "port of the staging server of Moorly at the very beginning",
         "what did the staging server of Moorly use as a port before the last change?",
+        "before the change, what was the port of the staging server of Moorly?",
     ],
 )
 def test_an_earlier_version_is_first_if_asked_for(stored: Stored, question: str) -> None:
