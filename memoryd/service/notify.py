@@ -70,21 +70,19 @@ class Notifier:
         return True
 
 
-def listen_fds(env: MutableMapping[str, str], pid: int) -> list[tuple[int, str]]:
-    """Return the sockets passed by the service manager as (descriptor, name); none if they are for another process.
+def listen_fds(env: MutableMapping[str, str], pid: int) -> list[int]:
+    """Return the descriptors of the sockets passed by the service manager; none if they are for another process.
 
     The variables are removed and the descriptors made non-inheritable, so that no child process uses them.
     """
     taken = {name: env.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")}
     if taken["LISTEN_PID"] != str(pid) or not taken["LISTEN_FDS"].isdecimal():
         return []
-    names = taken["LISTEN_FDNAMES"].split(":") if taken["LISTEN_FDNAMES"] else []
     passed = []
-    for at in range(int(taken["LISTEN_FDS"])):
-        fd = FIRST_PASSED_FD + at
+    for fd in range(FIRST_PASSED_FD, FIRST_PASSED_FD + int(taken["LISTEN_FDS"])):
         with contextlib.suppress(OSError):  # a descriptor that is not open was not passed after all
             os.set_inheritable(fd, False)
-            passed.append((fd, names[at] if at < len(names) else "unknown"))
+            passed.append(fd)
     return passed
 
 

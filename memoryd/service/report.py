@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from msgspec import UNSET
-
 from memoryd import __version__
 from memoryd.control.methods.status import (
     BackupCount,
@@ -19,16 +17,15 @@ from memoryd.control.methods.status import (
     StatusResult,
     WatchRow,
 )
-from memoryd.control.methods.upkeep import JobRow
 from memoryd.control.metrics import Family
-from memoryd.core.dates import iso
+from memoryd.core.dates import iso, parse_stamp
 from memoryd.core.progress import Progress
 from memoryd.disk.processes import resources
 from memoryd.engine.status import RootStatus
 from memoryd.engine.worker import Worker
 from memoryd.service.daemon import Daemon
 from memoryd.service.roots import Broken
-from memoryd.service.schedule import ScheduledJob
+from memoryd.service.schedule import when
 
 # From best to worst; the state of the daemon is the worst state of any root.
 STATES = ("ok", "paused", "starting", "scanning", "degraded", "read_only", "suspect", "missing", "failed")
@@ -37,7 +34,6 @@ STATES = ("ok", "paused", "starting", "scanning", "degraded", "read_only", "susp
 def status(daemon: Daemon, workers: list[Worker], broken: Iterable[Broken] = ()) -> StatusResult:
     """Return the result of `status` for these workers and broken roots."""
     rows = [*(root_row(daemon, worker) for worker in workers), *map(broken_row, broken)]
-    jobs = [row for worker in workers for row in daemon.roots.job_rows(worker)]
     return StatusResult(
         state=max((row.state for row in rows), key=STATES.index, default="ok"),
         pid=os.getpid(),
@@ -45,31 +41,10 @@ def status(daemon: Daemon, workers: list[Worker], broken: Iterable[Broken] = ())
         instance=daemon.instance,
         uptime_s=daemon.uptime_s,
         roots=rows,
-        jobs=list(map(job_row, jobs)),
+        jobs=[row for worker in workers for row in daemon.roots.job_rows(worker)],
         resources=Resources(**resources()._asdict()),
         notice=daemon.notice,
     )
-
-
-def job_row(job: ScheduledJob) -> JobRow:
-    """Return one row of the schedule, with times as text."""
-    return JobRow(
-        name=job.name,
-        root=job.root,
-        schedule=job.schedule,
-        last_run=_when(job.last_run),
-        last_result=job.last_result,
-        last_error=job.last_error,
-        next_run=_when(job.next_run),
-        waits=job.waits or UNSET,
-        runs=job.runs,
-        failures=job.failures,
-        missed=job.missed,
-    )
-
-
-def _when(seconds: float | None) -> str | None:
-    return None if seconds is None else iso(seconds)
 
 
 def root_row(daemon: Daemon, worker: Worker) -> RootRow:
@@ -88,13 +63,13 @@ def root_row(daemon: Daemon, worker: Worker) -> RootRow:
         bytes=published.bytes,
         findings=published.findings,
         watch=WatchRow(published.watch.mode, published.watch.wanted, published.watch.held),
-        last_scan=_when(published.last_scan),
+        last_scan=when(published.last_scan),
         rescans=[Rescan(iso(at), reason) for at, reason in published.rescans],
         generation=published.generation,
         lag_ms=worker.lag_ms(daemon.clock.monotonic()),
         locks=list(published.locks),
         limits=list(published.limits),
-        backups=BackupCount(published.backups.number, _when(published.backups.newest)),
+        backups=BackupCount(published.backups.number, when(published.backups.newest)),
         busy_with=worker.step,
         progress=_progress_row(progress),
     )
@@ -181,6 +156,7 @@ def _change_counts(workers: list[Worker]) -> Family:
 
 def _job_families(daemon: Daemon, workers: list[Worker]) -> list[Family]:
     rows = [row for worker in workers for row in daemon.roots.job_rows(worker)]
+    ends = [stamp.seconds if (stamp := parse_stamp(row.last_run)) else None for row in rows]
 
     def each(name: str, text: str, values: Iterable[float | None], kind: Literal["counter", "gauge"]) -> Family:
         present = ((row, value) for row, value in zip(rows, values, strict=True) if value is not None)
@@ -191,5 +167,5 @@ def _job_families(daemon: Daemon, workers: list[Worker]) -> list[Family]:
         each("runs", "Runs of a job.", [row.runs for row in rows], "counter"),
         each("failures", "Failed runs of a job.", [row.failures for row in rows], "counter"),
         each("missed", "Runs that fell due while the daemon was not running.", [row.missed for row in rows], "counter"),
-        each("last_run_timestamp_seconds", "When a job last ended.", [row.last_run for row in rows], "gauge"),
+        each("last_run_timestamp_seconds", "When a job last ended.", ends, "gauge"),
     ]

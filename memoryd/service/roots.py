@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from memoryd.config.roots import too_wide, written_path
 from memoryd.config.settings import Config, RootConfig
+from memoryd.control.methods.upkeep import JobRow
 from memoryd.core.index import IndexUnavailable
 from memoryd.disk.daemon_lock import lock_directory
 from memoryd.disk.disk_errors import FILE_LIMIT_HINT, refusal, remedy
@@ -25,7 +26,7 @@ from memoryd.errors import BusyError, DiskError, MemorydError, RootMissingError,
 from memoryd.log import get_logger
 from memoryd.operations.memories import vector_maker
 from memoryd.search.modes import warm_up
-from memoryd.service.schedule import ScheduledJob, arm_jobs, job_rows
+from memoryd.service.schedule import arm_jobs, job_rows
 from memoryd.service.search_models import SearchModels
 from memoryd.service.state_files import STATE_TOPIC, StateFiles
 from memoryd.service.timetable import Timetable
@@ -282,7 +283,7 @@ class Roots:
             raise BusyError(f"root {found.name} is being restarted by a reload", hint="try again in a moment")
         return found
 
-    def job_rows(self, worker: Worker) -> list[ScheduledJob]:
+    def job_rows(self, worker: Worker) -> list[JobRow]:
         """Return the schedule of one root with the last outcomes."""
         return job_rows(worker, self.timetable, self._clock.wall())
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import UNSET
 
+from memoryd.control.methods.upkeep import JobRow
+from memoryd.core.dates import iso
 from memoryd.core.schedule import Adaptive, Cron, Every, next_due, parse_schedule
 from memoryd.disk.journal import Journal
 from memoryd.disk.journal.jobs import JobTime
@@ -13,22 +15,6 @@ from memoryd.engine.worker import Worker
 from memoryd.service.timetable import Timetable
 
 MISSED_GRACE_S = 60.0  # a run this late counts as missed; it is caught up once
-
-
-class ScheduledJob(NamedTuple):
-    """One job of a root on the timetable, and what happened last; times are seconds since the epoch."""
-
-    name: str
-    root: str
-    schedule: str
-    next_run: float | None
-    waits: str | None  # what forbids a job to write that is due as soon as that is over
-    last_run: float | None
-    last_result: str | None
-    last_error: str | None
-    runs: int
-    failures: int
-    missed: int
 
 
 def arm_jobs(worker: Worker, timetable: Timetable, now: float) -> None:
@@ -59,35 +45,41 @@ def first_armed(journal: Journal, job: str, cron: Cron, now: float) -> float:
     return now
 
 
-def job_rows(worker: Worker, timetable: Timetable, now: float) -> list[ScheduledJob]:
+def job_rows(worker: Worker, timetable: Timetable, now: float) -> list[JobRow]:
     """Return the schedule of one root with the last outcomes."""
     times = worker.store.journal.jobs.times()
     return [
-        _row(worker, job, times.get(job), timetable.next_run(worker.name, job), now) for job in runnable(worker.store)
+        _row(worker, times.get(job, JobTime(job)), timetable.next_run(worker.name, job), now)
+        for job in runnable(worker.store)
     ]
 
 
-def _row(worker: Worker, job: str, time: JobTime | None, planned: float | None, now: float) -> ScheduledJob:
+def _row(worker: Worker, time: JobTime, planned: float | None, now: float) -> JobRow:
     """Return one job of a root; `planned` is when the timetable runs it."""
-    scanned = worker.status.last_scan if job == "rescan" else None
-    if scanned is not None:  # the journal has no line for each scan
-        time = JobTime(job, last_end=scanned, last_result="ok")
-    at, schedule = planned, worker.store.policy.schedule.get(job, "off")
+    job, at = time.name, planned
+    if job == "rescan" and worker.status.last_scan is not None:  # the journal has no line for each scan
+        time = JobTime(job, last_end=worker.status.last_scan, last_result="ok")
+    schedule = worker.store.policy.schedule.get(job, "off")
     interval = parse_schedule(schedule)
     forbidden = None if job in READ_ONLY else worker.store.observe_reason
     if forbidden and isinstance(interval, Every):  # the timetable passes over it, and starts anew when that is over
-        at = next_due(interval, time.last_success if time else None, now)
+        at = next_due(interval, time.last_success, now)
         at = None if at is None or at <= now else at
-    return ScheduledJob(
+    return JobRow(
         name=job,
         root=worker.name,
         schedule=schedule,
-        next_run=at,
-        waits=forbidden if planned is not None and at is None else None,
-        last_run=time.last_end if time else None,
-        last_result=time.last_result if time else None,
-        last_error=time.last_error if time else None,
-        runs=time.runs if time else 0,
-        failures=time.failures if time else 0,
-        missed=time.missed if time else 0,
+        last_run=when(time.last_end),
+        last_result=time.last_result,
+        last_error=time.last_error,
+        next_run=when(at),
+        waits=forbidden if forbidden and planned is not None and at is None else UNSET,
+        runs=time.runs,
+        failures=time.failures,
+        missed=time.missed,
     )
+
+
+def when(seconds: float | None) -> str | None:
+    """Return a time as a row of the schedule or of the status has it."""
+    return None if seconds is None else iso(seconds)

@@ -46,7 +46,7 @@ def run(
     use_one_heap()
     raise_file_limit()
     sockets = listen_fds(os.environ, os.getpid())
-    listener = socket.socket(fileno=sockets[0][0]) if sockets else None
+    listener = socket.socket(fileno=sockets[0]) if sockets else None
     try:
         daemon = Daemon(places, [(path, layout) for path in paths], handlers, log_level, observe=observe)
         if not daemon.config.roots:

@@ -55,7 +55,6 @@ from memoryd.errors import ConflictError, GuardError, NotFoundError, PausedError
 from memoryd.service.daemon import Daemon
 from memoryd.service.futures import gather, of_type
 from memoryd.service.handlers.base import Handlers, Table
-from memoryd.service.report import job_row
 from memoryd.service.roots import Broken
 
 FutureResult = Future[Result]
@@ -123,7 +122,7 @@ class UpkeepHandlers(Handlers):
 
     def _root_plan(self, worker: Worker, actions: list[ActionRow]) -> RootPlan:
         rows = self._roots.job_rows(self._roots.current(worker))
-        due = {row.name: iso(row.next_run) if row.next_run else None for row in rows}
+        due = {row.name: row.next_run for row in rows}
         return RootPlan(worker.name, actions, due, {row.name: row.waits for row in rows if row.waits} or UNSET)
 
     def repair(self, request: RepairRequest) -> FutureResult:
@@ -224,7 +223,7 @@ class UpkeepHandlers(Handlers):
         def merge(results: dict[str, Result]) -> JobsRunResult:
             current = map(self._roots.current, workers)
             rows = [row for w in current for row in self._roots.job_rows(w) if row.name == request.name]
-            return _jobs_run_result(list(map(job_row, rows)), results)
+            return _jobs_run_result(rows, results)
 
         return gather(futures, merge)
 
@@ -244,7 +243,7 @@ class UpkeepHandlers(Handlers):
     def list_jobs(self, request: JobsListRequest) -> JobsResult:
         """Return the schedule."""
         rows = [row for worker in self._roots.named(request.root) for row in self._roots.job_rows(worker)]
-        return JobsResult(jobs=[job_row(row) for row in rows if request.name in (None, row.name)])
+        return JobsResult(jobs=[row for row in rows if request.name in (None, row.name)])
 
     def history(self, request: HistoryListRequest) -> HistoryListResult:
         """Return the newest changes. Raises NotFoundError for an unknown receipt."""
