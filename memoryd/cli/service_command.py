@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -48,12 +49,16 @@ def _install(
 
     Run it again after the configuration has changed: the units name its roots.
     """
+    from memoryd.installer.installation import install  # noqa: PLC0415 - as above
+    from memoryd.installer.managers import run_command  # noqa: PLC0415 - as above
+
     target = _target(ctx, system=system, run_as=run_as)
     service = target.service(hardened=hardened, with_socket=with_socket)
     if dry_run:
         _show_files(target.manager, service, as_json=as_json, with_commands=True)
         return
-    done = target.install(service)
+    target.require_root()
+    done = install(target.manager, service, target.account, run_command)
     if as_json:
         print_json({**done._asdict(), "log": target.manager.log})
         return
@@ -77,8 +82,12 @@ def _uninstall(ctx: click.Context, *, system: bool, run_as: str | None, dry_run:
 
     Memories, configuration and state stay.
     """
+    from memoryd.installer.installation import uninstall  # noqa: PLC0415 - as above
+
     target = _target(ctx, system=system, run_as=run_as)
-    removed = target.present_files() if dry_run else target.uninstall()
+    if not dry_run:
+        target.require_root()
+    removed = uninstall(target.manager, dry_run=dry_run)
     if as_json:
         print_json({"removed": list(removed), "dry_run": dry_run})
         return
@@ -91,13 +100,20 @@ def _uninstall(ctx: click.Context, *, system: bool, run_as: str | None, dry_run:
 @click.pass_context
 def _status(ctx: click.Context, *, system: bool, run_as: str | None, as_json: bool) -> None:
     """Show whether the service is installed, running and up to date; exit code 1 if it does not run."""
+    from memoryd.installer.installation import present_files  # noqa: PLC0415 - as above
     from memoryd.installer.managers import last_error  # noqa: PLC0415 - as above
 
     target = _target(ctx, system=system, run_as=run_as)
     state = target.manager.state()
-    hardened, with_socket = target.installed_options()
-    installed = bool(target.present_files())
-    current, reason = _is_current(target, hardened=hardened, with_socket=with_socket)
+    present = present_files(target.manager)
+    names, installed = list(map(os.path.basename, present)), bool(present)
+    hardened, with_socket = "hardened.conf" in names, "memoryd.socket" in names
+    current, reason = False, ""
+    try:
+        wanted = target.manager.files(target.service(hardened=hardened, with_socket=with_socket))
+        current = wanted.items() <= present.items()
+    except ConfigError as error:
+        reason = error.message
     if installed and not state.active:
         reason = reason or last_error(target.manager.reason())
     result = {
@@ -113,14 +129,6 @@ def _status(ctx: click.Context, *, system: bool, run_as: str | None, as_json: bo
         if installed and not current and not reason:
             click.echo("the configuration has changed since; bring the service up to date: memoryd service install")
     ctx.exit(exits.DONE if state.active else exits.FINDINGS)
-
-
-def _is_current(target: Target, *, hardened: bool, with_socket: bool) -> tuple[bool, str]:
-    """Return whether the installed files match the configuration, and the error if the configuration is invalid."""
-    try:
-        return target.is_current(target.service(hardened=hardened, with_socket=with_socket)), ""
-    except ConfigError as error:
-        return False, error.message
 
 
 @click.command("show", params=[_SCOPE, _HARDENED, _SOCKET, _RUN_AS, json_option()],

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from memoryd.config.places import Places, find_places
 from memoryd.errors import DeniedError, UsageError
-from memoryd.installer import installation
-from memoryd.installer.installation import Account, Installed, Manager
+from memoryd.installer.installation import Account, Manager
 from memoryd.installer.launchd import Launchd
 from memoryd.installer.managers import ServiceError, Systemd, find_config_home, run_command
 from memoryd.installer.requirements import clean_environment, collect, start_command, usual_dirs
@@ -43,20 +42,20 @@ class Target:
             raise DeniedError(f"only root can install a service for {account.pw_name}", hint="use sudo")
         self.system = system
         self.named_socket = bool(given.get("socket") or os.environ.get("MEMORYD_SOCKET"))
-        self.home = account.pw_dir if self.is_other else os.path.expanduser("~")
+        home = account.pw_dir if self.is_other else os.path.expanduser("~")
         if self.is_other:
-            env = clean_environment(self.home)
-            self.places: Places = find_places(**given, env=env, dirs=lambda: usual_dirs(self.home))
+            env = clean_environment(home)
+            self.places: Places = find_places(**given, env=env, dirs=lambda: usual_dirs(home))
         else:
             self.places = find_places(**given)
-        self.account = Account(account.pw_name, self.home, self.places.state_dir)
+        self.account = Account(account.pw_name, home, self.places.state_dir)
         if sys.platform == "darwin":
-            self.manager: Manager = Launchd(run_command, home=self.home, uid=account.pw_uid)
+            self.manager: Manager = Launchd(run_command, home=home, uid=account.pw_uid)
         else:
-            config_home = find_config_home(run_command, os.environ, self.home)
+            config_home = find_config_home(run_command, os.environ, home)
             self.manager = Systemd(run_command, system=system, config_home=config_home, user=account.pw_name)
 
-    def _require_root(self) -> None:
+    def require_root(self) -> None:
         """Raise DeniedError if the files of the machine cannot be written by this user."""
         if self.system and os.geteuid() != 0:
             raise DeniedError("a system service is installed by root", hint="use sudo, or leave out --system")
@@ -67,31 +66,9 @@ class Target:
         if self.is_other:
             found = self._collect_as_user(program)
         else:
-            found = collect(self.places, program, home=self.home, named_socket=self.named_socket)
+            found = collect(self.places, program, home=self.account.home, named_socket=self.named_socket)
         user = self.account.name if self.system else ""
         return replace(found, user=user, hardened=hardened or self.system, with_socket=with_socket)
-
-    def install(self, service: Service) -> Installed:
-        """Write the units, enable and start the service, and wait until it answers."""
-        self._require_root()
-        return installation.install(self.manager, service, self.account, run_command)
-
-    def uninstall(self) -> tuple[str, ...]:
-        """Stop and remove the service; return the paths that were removed."""
-        self._require_root()
-        return installation.uninstall(self.manager)
-
-    def present_files(self) -> tuple[str, ...]:
-        """Return the files of an installed service; empty if none is installed."""
-        return tuple(path for path in self.manager.owned() if os.path.exists(path))
-
-    def installed_options(self) -> tuple[bool, bool]:
-        """Return whether the installed service is hardened, and whether it has a socket unit."""
-        return installation.installed_options(self.manager)
-
-    def is_current(self, service: Service) -> bool:
-        """True if the installed files are those of these values."""
-        return installation.is_current(self.manager, service)
 
     def _collect_as_user(self, program: tuple[str, ...]) -> Service:
         """Let a process of the other user read its configuration, with the rights and the home of that user."""
@@ -100,12 +77,11 @@ class Target:
         given = ["--config", self.places.config_target, "--state-dir", self.places.state_dir]
         words = [*program, *given, *(["--socket", self.places.socket] if self.named_socket else ())]
         done = run_command(
-            [*words, "service", "show", "--json"], user=self.account.name, env=clean_environment(self.home)
+            [*words, "service", "show", "--json"], user=self.account.name, env=clean_environment(self.account.home)
         )
         if done.code:
             raise ServiceError(
                 f"{self.account.name} cannot read the configuration or run {program[0]}: {done.output}",
                 hint="install memoryd where this user can run it, or name another user with --run-as",
             )
-        values = json.loads(done.output)["service"]
-        return convert(values, Service)
+        return convert(json.loads(done.output)["service"], Service)

@@ -41,18 +41,10 @@ class Installed(NamedTuple):
     notes: tuple[str, ...]
 
 
-def plan_files(manager: Manager, service: Service) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the files to write (path -> text), and those of an earlier installation that are not needed any more.
-
-    Raises ConflictError for a file of the same name that memoryd did not write.
-    """
-    wanted = manager.files(service)
-    for path in manager.owned():
-        text = _read(path)
-        if text is not None and not is_ours(text):
-            raise _foreign(path)
-    obsolete = tuple(path for path in manager.owned() if path not in wanted and _read(path) is not None)
-    return wanted, obsolete
+def present_files(manager: Manager) -> dict[str, str]:
+    """Return the files of an installation that exist, by path, whoever wrote them. Raises DeniedError for a file that
+    cannot be read, and ConflictError for something else in its place."""
+    return {path: text for path in manager.owned() if (text := _read(path)) is not None}
 
 
 def is_ours(text: str) -> bool:
@@ -66,11 +58,15 @@ def install(manager: Manager, service: Service, account: Account, run: Run) -> I
     Raises ConflictError, AlreadyRunningError, ServiceError, or NotFoundError if no manager answers.
     """
     _try_program(service, account, run)
-    files, obsolete = plan_files(manager, service)
+    files, present = manager.files(service), present_files(manager)
+    for path, text in present.items():
+        if not is_ours(text):
+            raise _foreign(path)
     _require_no_other(manager, account)
     other = account.name if os.geteuid() == 0 and account.name != "root" else None
     run(["mkdir", "-p", "-m", "0700", account.state_dir], user=other)
-    written = tuple(path for path, text in files.items() if _read(path) != text)
+    written = tuple(path for path, text in files.items() if present.get(path) != text)
+    obsolete = tuple(path for path in present if path not in files)
     for path in written:
         write_config(path, files[path], mode=0o644)
     for path in obsolete:
@@ -82,14 +78,13 @@ def install(manager: Manager, service: Service, account: Account, run: Run) -> I
     return Installed(written, obsolete, commands, str(answer.get("version")), int(str(answer.get("pid"))), notes)
 
 
-def uninstall(manager: Manager) -> tuple[str, ...]:
+def uninstall(manager: Manager, *, dry_run: bool = False) -> tuple[str, ...]:
     """Stop the service and remove its files; return the paths removed. Changes and files of the user stay.
 
     Raises DeniedError for a file that cannot be read or removed, and ConflictError for something else in its place.
     """
-    present = {path: text for path in manager.owned() if (text := _read(path)) is not None}
-    removed = tuple(path for path, text in present.items() if is_ours(text))
-    if removed:
+    removed = tuple(path for path, text in present_files(manager).items() if is_ours(text))
+    if removed and not dry_run:
         manager.stop()
         for path in removed:
             _remove(path, hint="the service was stopped; make its directory writable, then uninstall again")
@@ -98,17 +93,6 @@ def uninstall(manager: Manager) -> tuple[str, ...]:
                 os.rmdir(directory)
         manager.forget()
     return removed
-
-
-def is_current(manager: Manager, service: Service) -> bool:
-    """Return True if the installed files are those of the present configuration."""
-    return all(_read(path) == text for path, text in manager.files(service).items())
-
-
-def installed_options(manager: Manager) -> tuple[bool, bool]:
-    """Return whether the installed service is hardened, and whether it has a socket unit."""
-    present = [os.path.basename(path) for path in manager.owned() if _read(path) is not None]
-    return "hardened.conf" in present, "memoryd.socket" in present
 
 
 def _try_program(service: Service, account: Account, run: Run) -> None:

@@ -26,12 +26,9 @@ def collect(
     program: Sequence[str],
     *,
     home: str,
-    user: str = "",
-    hardened: bool = False,
-    with_socket: bool = False,
     named_socket: bool = False,
 ) -> Service:
-    """Read the configuration and return the values of the service. `named_socket`: the path of the socket was named.
+    """Read the configuration and return the values of a user service. `named_socket`: the path of the socket was named.
 
     Raises ConfigError for a configuration that is invalid or has no root: its service would not start.
     """
@@ -46,11 +43,8 @@ def collect(
         env_file=os.path.join(os.path.dirname(places.config_target), "env"),
         writable=_writable(config, places, home),
         network=network(config.search),
-        user=user,
         listen=places.socket if named_socket else "",
         libraries=tuple(dict.fromkeys((sys.prefix, sys.base_prefix, os.path.dirname(memoryd.__file__)))),
-        hardened=hardened,
-        with_socket=with_socket,
     )
 
 

@@ -188,10 +188,11 @@ def test_an_installation_ends_with_an_answer_and_leaves_only_its_files(
     names = ["memoryd.service", "memoryd.service.d/hardened.conf", "memoryd.socket"]
     assert sorted(os.path.relpath(path, units) for path in done.written) == names
     assert all((units / name).stat().st_mode & 0o777 == 0o644 for name in names)
-    assert installation.is_current(manager, USER)
-    assert installation.installed_options(manager) == (True, True)
+    assert installation.present_files(manager) == manager.files(USER)
     (units / "memoryd.service.d" / "own.conf").write_text("[Service]\n")
     state = sorted(os.listdir(account.state_dir))
+    assert installation.uninstall(manager, dry_run=True) == done.written
+    assert installation.present_files(manager) == manager.files(USER)
     assert len(installation.uninstall(manager)) == 3
     assert [path.name for path in units.rglob("*") if path.is_file()] == ["own.conf"]
     assert {*os.listdir(account.state_dir)} >= {*state} - {"instance.json"}  # a daemon removes that itself
@@ -214,7 +215,7 @@ def test_a_unit_of_somebody_else_is_left(tmp_path: Path, played: Played, account
     foreign.write_text("[Service]\nExecStart=/bin/true\n")
     with pytest.raises(ConflictError, match="not written by memoryd"):
         installation.install(manager, USER, account, played)
-    assert installation.uninstall(manager) == ()
+    assert installation.uninstall(manager, dry_run=True) == installation.uninstall(manager) == ()
     assert foreign.read_text() == "[Service]\nExecStart=/bin/true\n"
 
 
@@ -274,7 +275,7 @@ def test_units_that_cannot_be_removed_or_read_are_no_internal_error(
         patch.setattr(Path, "read_text", refuse)
         with pytest.raises(DeniedError, match="cannot be read: Permission denied"):
             installation.uninstall(manager)
-    assert installation.installed_options(manager) == (True, True)
+    assert installation.present_files(manager) == manager.files(USER)
 
 
 @pytest.mark.parametrize("broken", ["manager", "restart"])
