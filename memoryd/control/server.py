@@ -22,7 +22,7 @@ from typing import TypeVar
 from memoryd.control import discover, endpoint, peer, protocol
 from memoryd.control.connection import Connection, Limits
 from memoryd.control.methods import TABLE, TOPICS, Method, Request, Result
-from memoryd.control.methods.process import DiscoverResult, EventsRequest, SubscribeResult, UnsubscribeResult
+from memoryd.control.methods.process import DiscoverResult, EventsRequest, TopicsResult
 from memoryd.control.parameters import check_params, name_hint
 from memoryd.control.peer import Peer
 from memoryd.control.protocol import RpcRequest
@@ -192,13 +192,13 @@ class Server:
             if topic in connection.topics:
                 connection.send_event(params)
 
-    def _subscribe(self, request: Request, connection: Connection) -> SubscribeResult:
+    def _subscribe(self, request: Request, connection: Connection) -> TopicsResult:
         connection.topics |= _topics(request)
-        return SubscribeResult(topics=_ordered(connection.topics))
+        return TopicsResult(topics=_ordered(connection.topics))
 
-    def _unsubscribe(self, request: Request, connection: Connection) -> UnsubscribeResult:
+    def _unsubscribe(self, request: Request, connection: Connection) -> TopicsResult:
         connection.topics -= _topics(request)
-        return UnsubscribeResult(topics=_ordered(connection.topics))
+        return TopicsResult(topics=_ordered(connection.topics))
 
     def _discover(self, _: Request, __: Connection) -> DiscoverResult:
         return discover.document(self._served().values(), str(self._hello.get("version", "")))

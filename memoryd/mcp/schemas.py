@@ -26,7 +26,8 @@ from memoryd.control.methods.memories import (
     SearchResult,
     UpdateRequest,
 )
-from memoryd.control.methods.status import StatusRequest, StatusResult
+from memoryd.control.methods.shared import RootsRequest
+from memoryd.control.methods.status import StatusResult
 from memoryd.control.parameters import name_hint
 from memoryd.core.records import JsonObject
 from memoryd.errors import UsageError
@@ -172,7 +173,7 @@ Update = _arguments(
     },
 )
 Forget = _arguments("Forget", MemoryRequest, {"id": _ID, "root": _ONE_ROOT})
-Status = _arguments("Status", StatusRequest, {"root": Argument("Only this root.")})
+Status = _arguments("Status", RootsRequest, {"root": Argument("Only this root.")})
 
 
 def arguments_schema(kind: type[Struct]) -> Schema:

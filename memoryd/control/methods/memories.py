@@ -304,8 +304,6 @@ METHODS: tuple[Method, ...] = (
         "memoryd search connection pool size --type learning --limit 5",
         SearchRequest,
         SearchResult,
-        kind="read",
-        mutates=False,
         one_of=("query", "similar", "vector"),
     ),
     Method(
@@ -317,8 +315,6 @@ METHODS: tuple[Method, ...] = (
         "memoryd get b52e2331-1b7b-4a1b-8f0e-0d8a3f0c9c11 --touch",
         GetRequest,
         GetResult,
-        kind="read",
-        mutates=False,
     ),
     Method(
         "memory.list",
@@ -328,8 +324,6 @@ METHODS: tuple[Method, ...] = (
         "memoryd list --root agents --type task --limit 20",
         ListRequest,
         ListResult,
-        kind="read",
-        mutates=False,
     ),
     Method(
         "memory.add",

@@ -131,8 +131,8 @@ class Method(Struct, frozen=True, dict=True):
     example: str
     request: type[Request]
     answer: type[Result]
-    kind: Kind
-    mutates: bool
+    kind: Kind = "read"
+    mutates: bool = False
     one_of: tuple[str, ...] = ()
     only_one: bool = False
     waits_s: float = 30

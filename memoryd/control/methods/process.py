@@ -27,16 +27,10 @@ class EventsRequest(Request, kw_only=True):
     topics: Annotated[list[Topic] | None, parameter("the topics (default: all)")] = None
 
 
-class SubscribeResult(Result, kw_only=True):
-    """The topics this connection receives."""
+class TopicsResult(Result, kw_only=True):
+    """The topics of events that a connection receives."""
 
-    topics: Annotated[list[str], member("every topic this connection now receives")]
-
-
-class UnsubscribeResult(Result, kw_only=True):
-    """The topics this connection still receives."""
-
-    topics: Annotated[list[str], member("every topic this connection still receives")]
+    topics: Annotated[list[str], member("every topic that this connection receives from now on")]
 
 
 class ConfigResult(Result, kw_only=True):
@@ -116,9 +110,8 @@ METHODS: tuple[Method, ...] = (
         "one then carries `dropped`, their number.",
         '{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"topics":["change"]}}',
         EventsRequest,
-        SubscribeResult,
+        TopicsResult,
         kind="control",
-        mutates=False,
     ),
     Method(
         "unsubscribe",
@@ -127,9 +120,8 @@ METHODS: tuple[Method, ...] = (
         "Without topics: of all topics.",
         '{"jsonrpc":"2.0","id":2,"method":"unsubscribe","params":{}}',
         EventsRequest,
-        UnsubscribeResult,
+        TopicsResult,
         kind="control",
-        mutates=False,
     ),
     Method(
         "config.show",
@@ -139,8 +131,6 @@ METHODS: tuple[Method, ...] = (
         "memoryd config show --all",
         NoParameters,
         ConfigResult,
-        kind="read",
-        mutates=False,
     ),
     Method(
         "config.validate",
@@ -151,8 +141,6 @@ METHODS: tuple[Method, ...] = (
         "memoryd config validate",
         NoParameters,
         ValidateResult,
-        kind="read",
-        mutates=False,
     ),
     Method(
         "config.reload",
@@ -185,8 +173,6 @@ METHODS: tuple[Method, ...] = (
         "memoryd metrics",
         NoParameters,
         MetricsResult,
-        kind="read",
-        mutates=False,
     ),
     Method(
         "shutdown",
@@ -207,7 +193,5 @@ METHODS: tuple[Method, ...] = (
         '{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}',
         NoParameters,
         DiscoverResult,
-        kind="read",
-        mutates=False,
     ),
 )

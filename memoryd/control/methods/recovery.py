@@ -108,8 +108,6 @@ BACKUPS: tuple[Method, ...] = (
         "memoryd backup list agents --file learnings.jsonl",
         BackupListRequest,
         BackupsResult,
-        kind="read",
-        mutates=False,
     ),
     Method(
         "backup.create",
@@ -132,7 +130,6 @@ BACKUPS: tuple[Method, ...] = (
         BackupListRequest,
         BackupsResult,
         kind="job",
-        mutates=False,
         waits_s=600,
     ),
     Method(
@@ -202,8 +199,6 @@ HISTORY: tuple[Method, ...] = (
         "memoryd history agents",
         HistoryListRequest,
         HistoryListResult,
-        kind="read",
-        mutates=False,
     ),
     Method(
         "undo",

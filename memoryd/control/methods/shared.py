@@ -6,11 +6,17 @@ from typing import Annotated
 
 from msgspec import UNSET, Struct, UnsetType
 
-from memoryd.control.methods.method_types import GatheredResult, Name, Option, member, parameter
+from memoryd.control.methods.method_types import GatheredResult, Name, Option, Request, member, parameter
 
 Root = Annotated[Name | None, parameter("only this root (its name)", Option("argument"))]
 RootOption = Annotated[Name | None, parameter("only this root (its name)", Option("--root", "ROOT"))]
 DryRun = Annotated[bool, parameter("show what would change; change nothing", Option("--dry-run"))]
+
+
+class RootsRequest(Request, kw_only=True):
+    """One root, or all of them."""
+
+    root: Root = None
 
 
 class Reason(Struct):

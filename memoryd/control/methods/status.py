@@ -17,7 +17,7 @@ from memoryd.control.methods.method_types import (
     member,
     parameter,
 )
-from memoryd.control.methods.shared import Root
+from memoryd.control.methods.shared import Root, RootsRequest
 from memoryd.control.methods.upkeep import JobRows, LockRow
 from memoryd.layouts.registry import LAYOUT_CHOICES
 
@@ -127,12 +127,6 @@ class Resources(Struct):
     wakeups: int
 
 
-class StatusRequest(Request, kw_only=True):
-    """The root to show."""
-
-    root: Root = None
-
-
 class StatusResult(Result, kw_only=True):
     """The daemon and its roots."""
 
@@ -179,12 +173,6 @@ class SyncResult(GatheredResult, kw_only=True):
     roots: Annotated[dict[str, SyncedRoot], member("{NAME: {generation, waited_ms, scanned, written?}}")]
 
 
-class CheckRequest(Request, kw_only=True):
-    """The root to check."""
-
-    root: Root = None
-
-
 class FindingRow(Struct, kw_only=True):
     """One problem or remark about a file or a memory."""
 
@@ -214,8 +202,6 @@ STATUS: tuple[Method, ...] = (
         "memoryd ping",
         NoParameters,
         PingResult,
-        kind="read",
-        mutates=False,
         waits_s=10,
     ),
     Method(
@@ -226,10 +212,8 @@ STATUS: tuple[Method, ...] = (
         "reasons, counts, index, watch, locks, limits and backups. --json has all of this, and the schedule, for every "
         "root. It shows what the workers last published and never waits.",
         "memoryd status agents",
-        StatusRequest,
+        RootsRequest,
         StatusResult,
-        kind="read",
-        mutates=False,
         waits_s=10,
     ),
     Method(
@@ -243,7 +227,6 @@ STATUS: tuple[Method, ...] = (
         SyncRequest,
         SyncResult,
         kind="job",
-        mutates=False,
         waits_s=60,
     ),
     Method(
@@ -253,10 +236,9 @@ STATUS: tuple[Method, ...] = (
         "Like fsck for memories: reads everything, changes nothing. Exits with 1 when there is an "
         "error or a warning. With --offline PATH it reads a directory itself and needs no daemon.",
         "memoryd check agents",
-        CheckRequest,
+        RootsRequest,
         CheckResult,
         kind="job",
-        mutates=False,
         waits_s=600,
     ),
 )
@@ -319,8 +301,6 @@ ROOTS: tuple[Method, ...] = (
         "memoryd root list",
         RootRequest,
         RootsResult,
-        kind="read",
-        mutates=False,
     ),
     Method(
         "root.add",

@@ -18,15 +18,9 @@ from memoryd.control.methods.method_types import (
     parameter,
 )
 from memoryd.control.methods.recovery import BackupRow, CreatedBackup
-from memoryd.control.methods.shared import ActionRow, ChangeResult, DryRun, PlanRow, Root, RootOption
+from memoryd.control.methods.shared import ActionRow, ChangeResult, DryRun, PlanRow, Root, RootOption, RootsRequest
 
 # --- the plan and its operations
-
-
-class PlanRequest(Request, kw_only=True):
-    """The roots to plan for."""
-
-    root: Root = None
 
 
 class RootPlan(Struct):
@@ -128,10 +122,9 @@ UPKEEP: tuple[Method, ...] = (
         "Show what the scheduled upkeep would do now, and why.",
         "Lists each memory with the rule that makes it due. Changes nothing.",
         "memoryd plan agents",
-        PlanRequest,
+        RootsRequest,
         PlanResult,
         kind="job",
-        mutates=False,
         waits_s=600,
     ),
     Method(
@@ -246,8 +239,6 @@ LOCKS: tuple[Method, ...] = (
         "memoryd lock list",
         LockListRequest,
         LocksResult,
-        kind="read",
-        mutates=False,
     ),
     Method(
         "lock.clear",
@@ -336,8 +327,6 @@ JOBS: tuple[Method, ...] = (
         "memoryd jobs",
         JobsListRequest,
         JobsResult,
-        kind="read",
-        mutates=False,
     ),
     Method(
         "jobs.run",

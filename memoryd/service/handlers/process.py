@@ -18,7 +18,8 @@ from memoryd.control.methods.process import (
     ShutdownResult,
     ValidateResult,
 )
-from memoryd.control.methods.status import PingResult, StatusRequest, StatusResult
+from memoryd.control.methods.shared import RootsRequest
+from memoryd.control.methods.status import PingResult, StatusResult
 from memoryd.control.metrics import render
 from memoryd.control.server import handler
 from memoryd.log import set_level
@@ -32,7 +33,7 @@ def process_handlers(daemon: Daemon) -> Table:
     methods = ProcessHandlers(daemon)
     return {
         "ping": handler(NoParameters, methods.ping),
-        "status": handler(StatusRequest, methods.status),
+        "status": handler(RootsRequest, methods.status),
         "metrics": handler(NoParameters, methods.metrics),
         "config.show": handler(NoParameters, methods.config_show),
         "config.validate": handler(NoParameters, methods.config_validate),
@@ -50,7 +51,7 @@ class ProcessHandlers(Handlers):
         daemon = self._daemon
         return PingResult(pid=os.getpid(), version=__version__, instance=daemon.instance, uptime_s=daemon.uptime_s)
 
-    def status(self, request: StatusRequest) -> StatusResult:
+    def status(self, request: RootsRequest) -> StatusResult:
         """Return the status of the daemon and of one root, or all of them."""
         broken = self._roots.broken(request.root)
         workers = [] if request.root is not None and broken else self._roots.named(request.root)

@@ -20,8 +20,8 @@ from memoryd.control.methods.recovery import (
     HistoryListResult,
     UndoRequest,
 )
-from memoryd.control.methods.shared import ActionRow, ChangeResult, PlanRow
-from memoryd.control.methods.status import CheckRequest, CheckResult, Counts, SyncedRoot, SyncRequest, SyncResult
+from memoryd.control.methods.shared import ActionRow, ChangeResult, PlanRow, RootsRequest
+from memoryd.control.methods.status import CheckResult, Counts, SyncedRoot, SyncRequest, SyncResult
 from memoryd.control.methods.upkeep import (
     ArchiveRequest,
     DedupeRequest,
@@ -37,7 +37,6 @@ from memoryd.control.methods.upkeep import (
     LockRow,
     LocksResult,
     PlannedResult,
-    PlanRequest,
     PlanResult,
     ReindexResult,
     RepairRequest,
@@ -66,8 +65,8 @@ def upkeep_handlers(daemon: Daemon) -> Table:
     methods = UpkeepHandlers(daemon)
     return {
         "sync": handler(SyncRequest, methods.sync),
-        "check": handler(CheckRequest, methods.check),
-        "plan": handler(PlanRequest, methods.plan),
+        "check": handler(RootsRequest, methods.check),
+        "plan": handler(RootsRequest, methods.plan),
         "archive": handler(ArchiveRequest, methods.archive),
         "repair": handler(RepairRequest, methods.repair),
         "dedupe": handler(DedupeRequest, methods.dedupe),
@@ -97,7 +96,7 @@ class UpkeepHandlers(Handlers):
         futures = self._submit("sync", request, request.root)
         return gather(futures, lambda results: SyncResult(roots=of_type(results, SyncedRoot)), excused=NOT_SERVED)
 
-    def check(self, request: CheckRequest) -> FutureResult:
+    def check(self, request: RootsRequest) -> FutureResult:
         """Return all findings and their number by severity."""
 
         def merge(results: dict[str, Result]) -> CheckResult:
@@ -109,7 +108,7 @@ class UpkeepHandlers(Handlers):
 
         return gather(self._submit("check", request, request.root), merge)
 
-    def plan(self, request: PlanRequest) -> FutureResult:
+    def plan(self, request: RootsRequest) -> FutureResult:
         """Return what scheduled upkeep would do."""
 
         workers = {worker.name: worker for worker in self._roots.named(request.root)}
