@@ -12,10 +12,9 @@ import re
 import urllib.parse
 import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta
 
 from memoryd.core.defaults import KB, MB, Limit, LimitKind
 from memoryd.core.schedule import ALLOWED, Adaptive, parse_schedule
@@ -63,28 +62,20 @@ def _require(value: object, kind: object, wrong: str) -> None:
 
 def number(low: float, high: float) -> Check:
     """Make a check for finite numbers within the bounds."""
-    bounds = Meta(ge=low, le=high)  # not-a-number fails both
-    bounded = Annotated[int, bounds] | Annotated[float, bounds]
-    allowed = f"allowed: {low:.15g} to {high:.15g}"
-
-    def check(value: object) -> float:
-        _require(value, int | float, f"is {shown(value)}, not a number; {allowed}")
-        assert isinstance(value, int | float)
-        _require(value, bounded, f"{shown(value)} is out of range; {allowed}")
-        return value
-
-    return check
+    return _bounded(int | float, "a number", low, high, f"allowed: {low:.15g} to {high:.15g}")
 
 
 def integer(low: int, high: int) -> Check:
     """Make a check for whole numbers within the bounds."""
-    bounded = Annotated[int, Meta(ge=low, le=high)]
-    allowed = f"allowed: {low} to {high}"
+    return _bounded(int, "a whole number", low, high, f"allowed: {low} to {high}")
 
-    def check(value: object) -> int:
-        _require(value, int, f"is {shown(value)}, not a whole number; {allowed}")
-        assert isinstance(value, int)
-        _require(value, bounded, f"{shown(value)} is out of range; {allowed}")
+
+def _bounded(kind: object, noun: str, low: float, high: float, allowed: str) -> Check:
+    def check(value: object) -> float:
+        _require(value, kind, f"is {shown(value)}, not {noun}; {allowed}")
+        assert isinstance(value, int | float)
+        if not low <= value <= high:  # not-a-number is neither
+            raise WrongValueError(f"{shown(value)} is out of range; {allowed}")
         return value
 
     return check

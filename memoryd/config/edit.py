@@ -7,25 +7,24 @@ does not keep every file: version 0.15 moves the tables of an array together and
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 
 from memoryd.config.load import parse, read_text
 from memoryd.config.roots import derive_name
 from memoryd.config.settings import Config, RootConfig
 from memoryd.config.toml_text import KeyPath, dotted, read_lines, toml
+from memoryd.disk.atomic import ANY, replace
+from memoryd.disk.tree import Tree
 from memoryd.errors import ConfigError, ConflictError, DeniedError, MemorydError, NotFoundError
 
 HEAD = "# Configuration of memoryd; `memoryd init` writes one with every setting explained.\n"
 
 _EMPTY_ARRAY = re.compile(r"^[ \t]*root[ \t]*=[ \t]*\[", re.MULTILINE)
-_numbers = count(1)
 
 
 def add_root(
@@ -208,43 +207,8 @@ def write_config(path: str, text: str, *, mode: int = 0o600) -> None:
     real = os.path.realpath(path)
     try:
         os.makedirs(os.path.dirname(real), mode=0o700, exist_ok=True)
-        _replace(real, text.encode(), mode)
+        with Tree(os.path.dirname(real)) as tree:
+            replace(tree, os.path.basename(real), text.encode(), expected=ANY, mode=mode)
     except OSError as error:
         kind = DeniedError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else ConfigError
         raise kind(f"{path} cannot be written: {error.strerror}", hint="nothing was changed") from error
-
-
-def _replace(real: str, content: bytes, mode: int) -> None:
-    temp = f"{real}.memoryd-{os.getpid()}-{next(_numbers)}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(temp, flags, 0o600), "wb") as file:
-            file.write(content)
-            os.fchmod(file.fileno(), mode)
-            _keep_mode(real, file.fileno())
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temp, real)
-    except OSError:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temp)
-        raise
-    _sync_directory(os.path.dirname(real))
-
-
-def _keep_mode(real: str, descriptor: int) -> None:
-    try:
-        known = os.stat(real)
-    except FileNotFoundError:
-        return
-    if (known.st_uid, known.st_gid) != (os.geteuid(), os.getegid()):
-        os.fchown(descriptor, known.st_uid, known.st_gid)
-    os.fchmod(descriptor, known.st_mode & 0o777)
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

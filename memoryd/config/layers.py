@@ -93,11 +93,6 @@ POLICY_TABLES = ("schedule", "limits")
 _POLICY_KEYS: Mapping[str, Key] = {**POLICY, "secrets": SECRETS_KEY}
 
 
-def read_defaults(table: object, problems: Problems) -> Layer:
-    """Read `[defaults]`."""
-    return read_policy(table, ("defaults",), problems)
-
-
 def read_policy(
     table: object,
     path: KeyPath,

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import structs
 
 from memoryd.config.keys import DAEMON, ENDPOINT, SEARCH
-from memoryd.config.layers import Layer, policy, read_defaults, read_table, unknown_keys
+from memoryd.config.layers import Layer, policy, read_policy, read_table, unknown_keys
 from memoryd.config.places import Places
 from memoryd.config.roots import read_roots
 from memoryd.config.settings import COMMAND_LINE, Config, DaemonConfig, EndpointConfig, SearchConfig
@@ -73,7 +73,7 @@ def parse(
     problems = Problems(path, lines)
     unknown_keys(tree, (), TOP_LEVEL, problems)
     daemon = read_table(tree.get("daemon", {}), ("daemon",), DAEMON, problems)
-    defaults = read_defaults(tree.get("defaults", {}), problems)
+    defaults = read_policy(tree.get("defaults", {}), ("defaults",), problems)
     settings = _daemon(daemon, problems)
     search, origins = _search(tree.get("search", {}), problems)
     limits = known_limits or {}
