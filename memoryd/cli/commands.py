@@ -240,7 +240,7 @@ def _configuration(ctx: click.Context, method: Method) -> Values:
 
     config = configuration_of(ctx)
     if method.name == "config.show":
-        return dict(effective(config))
+        return effective(config)
     names = [root.name for root in config.roots]
     return {"path": config.path, "roots": names, "added": names, "changed": [], "removed": []}
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -27,15 +26,6 @@ NAME_RULE = "letters, digits and . _ - + @, with / between parts, at most 64 cha
 _PART = r"[\w.][\w.+@-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
 _NOT_IN_NAME = re.compile(r"[^\w.+@-]+")
-
-Report = Callable[[int, str], None]  # (place in the list, what is wrong)
-
-
-class RootPath(NamedTuple):
-    """The path of one root. `where` names it in messages: a line of the file, or the command line."""
-
-    path: str
-    where: str
 
 
 def read_name(value: object) -> str:
@@ -113,23 +103,6 @@ def too_wide(path: str) -> str | None:
     return "contains the files of other programs" if path in programs else None
 
 
-def find_overlaps(paths: Sequence[RootPath], state_dir: str, report: Report) -> None:
-    """Report each root that is the same as, inside or around an earlier one or the state directory."""
-    state = os.path.realpath(state_dir)
-    state_chain = _chain(state)
-    chains = [_chain(root.path) for root in paths]
-    for place, root in enumerate(paths):
-        relation = _relation(root.path, chains[place], state, state_chain)
-        if relation:
-            report(place, f"{root.path!r} {relation} the state directory {state!r}; keep them apart")
-        for earlier in range(place):
-            other = paths[earlier]
-            relation = _relation(root.path, chains[place], other.path, chains[earlier])
-            if relation:
-                known = f"the root {other.path!r} ({other.where})"
-                report(place, f"{root.path!r} {relation} {known}; roots may not overlap")
-
-
 def _relation(path: str, chain: list[_Identity], other: str, other_chain: list[_Identity]) -> str | None:
     if path == other or (chain[0] and chain[0] == other_chain[0]):
         return "is the same directory as"
@@ -201,7 +174,7 @@ def read_roots(
         _add_extra(found, path, layout, problems)
     _check_names(found, problems)
     _check_overlaps(found, state_dir, problems)
-    return _build_roots(found, defaults, problems, known_limits)
+    return tuple(_root(root, root.layer.over(defaults), problems, known_limits) for root in found)
 
 
 def _tables(tables: object, problems: Problems) -> list[tuple[int, object]]:
@@ -326,25 +299,19 @@ def _check_names(found: list[_RootEntry], problems: Problems) -> None:
 
 
 def _check_overlaps(found: list[_RootEntry], state_dir: str, problems: Problems) -> None:
-    def report(place: int, what: str) -> None:
-        root = found[place]
-        if root.key is None:
-            problems.add_argument(root.display_path, what)
-        else:
-            problems.add(root.key, what)
-
-    paths = [RootPath(root.path, _where(root, problems)) for root in found]
-    find_overlaps(paths, state_dir, report)
-
-
-def _where(root: _RootEntry, problems: Problems) -> str:
-    return COMMAND_LINE if root.key is None else f"line {problems.lines.of(root.key)}"
-
-
-def _build_roots(
-    found: list[_RootEntry], defaults: Layer, problems: Problems, known_limits: Mapping[str, Limit]
-) -> tuple[RootConfig, ...]:
-    return tuple(_root(root, root.layer.over(defaults), problems, known_limits) for root in found)
+    """Add a problem for each root that is the same as, inside or around an earlier one or the state directory."""
+    state = os.path.realpath(state_dir)
+    others = [(state, _chain(state), f"the state directory {state!r}; keep them apart")]
+    for root in found:
+        chain = _chain(root.path)
+        for other, other_chain, known in others:
+            relation = _relation(root.path, chain, other, other_chain)
+            if relation and root.key is None:
+                problems.add_argument(root.display_path, f"{root.path!r} {relation} {known}")
+            elif relation and root.key is not None:
+                problems.add(root.key, f"{root.path!r} {relation} {known}")
+        where = COMMAND_LINE if root.key is None else f"line {problems.lines.of(root.key)}"
+        others.append((root.path, chain, f"the root {root.path!r} ({where}); roots may not overlap"))
 
 
 def _root(found: _RootEntry, layer: Layer, problems: Problems, known_limits: Mapping[str, Limit]) -> RootConfig:

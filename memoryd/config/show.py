@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from memoryd.config.settings import DEFAULT, Config, RootConfig
 from memoryd.core.defaults import Limit
+from memoryd.core.records import JsonObject
 
 
 class Difference(NamedTuple):
@@ -33,17 +34,8 @@ def diff(old: Config, new: Config) -> Difference:
     )
 
 
-class Effective(TypedDict):
-    """The configuration in force: the file, and `{"value": ..., "origin": ...}` of each key."""
-
-    path: str | None
-    daemon: dict[str, object]
-    search: dict[str, object]
-    roots: dict[str, object]
-
-
-def effective(config: Config) -> Effective:
-    """List every value in force as `{"value": ..., "origin": ...}`, ready for JSON.
+def effective(config: Config) -> JsonObject:
+    """Return the file, and every value in force as `{"value": ..., "origin": ...}`, ready for JSON.
 
     The origin is `default`, `command line`, or the table and line it was written in: `daemon:3`,
     `defaults:12`, `root:20`.
