@@ -12,7 +12,7 @@ from memoryd.errors import ConflictError, MemorydError, UsageError
 
 TYPE_CHECKING = False  # without typing, which costs a client command too much
 if TYPE_CHECKING:
-    from typing import Any, TypeAlias, TypeGuard
+    from typing import Any, TypeAlias
 
     from memoryd.config.settings import Config
 
@@ -37,11 +37,11 @@ def call_daemon(path: str, method: str, params: Values, *, waits_s: float, quiet
             result = _call(client, method, params, _timeout(waits_s, params))
     if not isinstance(result, dict):
         result = {"result": result}
-    if method == "shutdown":
+    if method == "shutdown" and isinstance(result.get("pid"), int):
         from memoryd.cli.progress_bar import waiting_bar  # noqa: PLC0415 - as above
 
         with waiting_bar("memoryd is stopping", STOP_WAIT_S):
-            wait_until_stopped(path, result.get("pid"))
+            wait_until_stopped(result["pid"])
     return result
 
 
@@ -119,37 +119,16 @@ def _json_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def wait_until_stopped(path: str, pid: object) -> None:
-    """Return when the process has ended. Raises MemorydError after `STOP_WAIT_S` seconds.
-
-    The socket is tried only if the PID is unknown: connecting to a socket of a service manager would start the daemon
-    again.
-    """
-    deadline = time.monotonic() + STOP_WAIT_S
-    while time.monotonic() < deadline:
-        if not (_is_running(pid) if _is_other_process(pid) else _is_answering(path)):
-            return
-        time.sleep(0.02)
-    raise MemorydError(
-        f"the daemon (pid {pid}) is still stopping after {STOP_WAIT_S:.0f} s",
-        hint="see its log; a second signal ends it at once",
-    )
-
-
-def _is_other_process(pid: object) -> TypeGuard[int]:
-    return isinstance(pid, int) and pid > 0 and pid != os.getpid()
-
-
-def _is_running(pid: int) -> bool:
+def wait_until_stopped(pid: int) -> None:
+    """Return when the process has ended. Raises MemorydError after `STOP_WAIT_S` seconds. The socket is not tried:
+    connecting to that of a service manager would start the daemon again."""
     from memoryd.disk.processes import liveness  # noqa: PLC0415 - psutil, which only `stop` needs
 
-    return liveness(pid)[0] != "dead"
-
-
-def _is_answering(path: str) -> bool:
-    try:
-        with Client(path, timeout=1) as client:
-            client.call("ping")
-    except MemorydError:
-        return False
-    return True
+    deadline = time.monotonic() + STOP_WAIT_S
+    while liveness(pid)[0] != "dead":
+        if time.monotonic() > deadline:
+            raise MemorydError(
+                f"the daemon (pid {pid}) is still stopping after {STOP_WAIT_S:.0f} s",
+                hint="see its log; a second signal ends it at once",
+            )
+        time.sleep(0.02)

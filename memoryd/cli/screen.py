@@ -239,8 +239,3 @@ def epoch_of(at: object) -> float | None:
         return datetime.fromisoformat(at).timestamp()
     except ValueError:
         return None
-
-
-def yes_no(value: object) -> str:
-    """Return "yes" for a true value, else "no"."""
-    return "yes" if value else "no"

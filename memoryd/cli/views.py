@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from memoryd.cli.screen import Screen, format_duration, format_size, format_time, make_screen, printable, yes_no
+from memoryd.cli.screen import Screen, format_duration, format_size, format_time, make_screen, printable
 from memoryd.cli.views_memories import show_forgotten, show_hits, show_memories, show_memory, show_stored
 from memoryd.cli.views_status import Result, format_counts, name_action, show_jobs, show_ping, show_status, show_sync
 from memoryd.config.toml_text import toml
@@ -340,4 +340,4 @@ def _format_value(value: object) -> str:
         return ",".join(map(_format_value, value))
     if isinstance(value, dict):
         return ",".join(f"{name}:{_format_value(each)}" for name, each in value.items())
-    return yes_no(value) if isinstance(value, bool) else str(value)
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)

@@ -65,12 +65,11 @@ def template(detected: Sequence[Detected] = (), *, mode: str | None = None) -> s
     return "\n".join(
         (
             _HEAD,
-            "[daemon]\n" + _settings(DAEMON, defaults_of(DaemonConfig())),
-            "[search]\n" + _settings(SEARCH, defaults_of(SearchConfig())),
-            '[search.endpoint]          # with embedder = "endpoint"\n'
-            + _settings(ENDPOINT, defaults_of(EndpointConfig())),
+            "[daemon]\n" + _settings(DAEMON, asdict(DaemonConfig())),
+            "[search]\n" + _settings(SEARCH, asdict(SearchConfig())),
+            '[search.endpoint]          # with embedder = "endpoint"\n' + _settings(ENDPOINT, asdict(EndpointConfig())),
             "[defaults]                 # for every root\n"
-            + _settings(POLICY, {**defaults_of(Policy()), "timezone": "UTC"})
+            + _settings(POLICY, {**asdict(Policy()), "timezone": "UTC"})
             + _comment(f"{SECRETS_KEY.meaning} (for example)")
             + f"# secrets = {quoted('shapes')}\n",
             "[defaults.schedule]\n" + _SCHEDULE_NOTE + _settings(SCHEDULE, DEFAULT_SCHEDULE),
@@ -78,11 +77,6 @@ def template(detected: Sequence[Detected] = (), *, mode: str | None = None) -> s
             _roots([found for found in detected if found.layout is not None], mode),
         )
     )
-
-
-def defaults_of(settings: DaemonConfig | SearchConfig | EndpointConfig | Policy) -> dict[str, object]:
-    """Return the default of each key in a table of settings."""
-    return asdict(settings)
 
 
 def _settings(keys: Mapping[str, Key], defaults: Mapping[str, object]) -> str:

@@ -9,25 +9,21 @@ from memoryd.control.methods import TABLE
 from memoryd.core.records import JsonObject
 from memoryd.errors import MemorydError
 
-_MARGIN_S = 10.0
+_MARGIN_S = 10.0  # longer than the daemon's own time limit, so that the agent gets the daemon's reply
 
-Values = JsonObject
-Call = Callable[[str, Mapping[str, object]], Values]
+Call = Callable[[str, Mapping[str, object]], JsonObject]
 """(method, parameters) -> result. Raises the error that the daemon reports, or NoDaemonError."""
 
 
-class DaemonClient:
-    """Calls methods of the daemon. `find_socket` runs on each call, because a restarted daemon may listen elsewhere.
-    Safe to use from several threads."""
+def caller(find_socket: Callable[[], str]) -> Call:
+    """Return what calls the daemon, from any thread. `find_socket` runs on each call, because a restarted daemon may
+    listen elsewhere."""
 
-    def __init__(self, find_socket: Callable[[], str]) -> None:
-        self._find_socket = find_socket
-
-    def __call__(self, method: str, params: Mapping[str, object]) -> Values:
-        # Longer than the daemon's own time limit, so that the agent gets the daemon's reply.
-        method_row = TABLE.get(method)
-        with Client(self._find_socket(), timeout=(method_row.waits_s if method_row else 30) + _MARGIN_S) as client:
+    def call(method: str, params: Mapping[str, object]) -> JsonObject:
+        with Client(find_socket(), timeout=TABLE[method].waits_s + _MARGIN_S) as client:
             result = client.call(method, params)
         if not isinstance(result, dict):
             raise MemorydError("the daemon sent a reply that memoryd cannot parse")
         return result
+
+    return call

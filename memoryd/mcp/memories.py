@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from msgspec import Struct
 
+from memoryd.core.records import JsonObject
 from memoryd.errors import (
     ConflictError,
     GuardError,
@@ -21,7 +22,7 @@ from memoryd.errors import (
     UnknownRootError,
     UsageError,
 )
-from memoryd.mcp.client import Call, Values
+from memoryd.mcp.client import Call
 from memoryd.mcp.schemas import ROOT_FIELDS
 
 SCHEME = "memory://"
@@ -84,7 +85,7 @@ class Memories:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def search(self, params: Values) -> Values:
+    def search(self, params: JsonObject) -> JsonObject:
         """Call `memory.search` and add the `uri` of each hit. If the result has the memories as one text, its hits only
         identify them."""
         result = self._request("memory.search", self._in_scope(params))
@@ -93,7 +94,7 @@ class Memories:
             rows = [{key: row[key] for key in _REFERENCE_FIELDS if key in row} for row in rows]
         return {**result, "hits": rows}
 
-    def get(self, params: Values) -> Values:
+    def get(self, params: JsonObject) -> JsonObject:
         """Call `memory.get`. The numbers of a stored embedding are left out unless `embedding` is true."""
         params = dict(params)
         with_vectors = params.pop("embedding", False)
@@ -101,12 +102,12 @@ class Memories:
         memory.pop("text", None)  # a duplicate for an agent: `memory` contains it too
         return memory if with_vectors else _without_vectors(memory)
 
-    def page(self, params: Values) -> Values:
+    def page(self, params: JsonObject) -> JsonObject:
         """Call `memory.list` and add the `uri` of each memory."""
         result = self._request("memory.list", self._in_scope(params))
         return {**result, "memories": self._rows(result.get("memories", []))}
 
-    def status(self, params: Values) -> Values:
+    def status(self, params: JsonObject) -> JsonObject:
         """Return the daemon and the roots that the agent may see."""
         root = self._scope.require(params.get("root"))
         status = self._request("status", _without_none({"root": root}))
@@ -127,12 +128,12 @@ class Memories:
 
     # -- writing ----------------------------------------------------------------------------------
 
-    def add(self, params: Values) -> Values:
+    def add(self, params: JsonObject) -> JsonObject:
         """Call `memory.add`; the root may be omitted if there is only one."""
         root = self._scope.require(params.get("root")) or self._only_root()
         return self._with_uri(self._request("memory.add", {**params, "root": root}))
 
-    def update(self, params: Values) -> Values:
+    def update(self, params: JsonObject) -> JsonObject:
         """Call `memory.update` with `changes`; `touch` alone only marks the memory as used."""
         params = dict(params)
         touch = params.pop("touch", False)
@@ -147,13 +148,13 @@ class Memories:
             self._request("memory.get", {"id": changed["id"], "root": changed["root"], "touch": True})
         return changed
 
-    def forget(self, params: Values) -> Values:
+    def forget(self, params: JsonObject) -> JsonObject:
         """Call `memory.forget`."""
         return self._with_uri(self._request("memory.forget", self._with_root(params)))
 
     # -- calls ------------------------------------------------------------------------------------
 
-    def _request(self, method: str, params: Values) -> Values:
+    def _request(self, method: str, params: JsonObject) -> JsonObject:
         try:
             return self._call(method, params)
         except UnknownRootError as error:
@@ -164,18 +165,18 @@ class Memories:
                 error.message, hint="this server was started for a root that does not exist"
             ) from error
 
-    def _in_scope(self, params: Values) -> Values:
+    def _in_scope(self, params: JsonObject) -> JsonObject:
         """Return the parameters limited to the requested root, or to the roots that the agent may see."""
         if self._scope.require(params.get("root")) is not None or not self._scope.names:
             return dict(params)
         return {**params, "roots": list(self._scope.names)}
 
-    def _find(self, params: Values) -> Values:
+    def _find(self, params: JsonObject) -> JsonObject:
         """Return the one memory with this id in the roots that the agent may see."""
         root = self._scope.require(params.get("root"))
         if root is not None or not self._scope.names:
             return self._require_in_scope(self._request("memory.get", params))
-        matches: list[Values] = []
+        matches: list[JsonObject] = []
         refusals: list[MemorydError] = []
         for name in self._scope.names:
             try:
@@ -191,18 +192,18 @@ class Memories:
             )
         return matches[0]
 
-    def _with_root(self, params: Values) -> Values:
+    def _with_root(self, params: JsonObject) -> JsonObject:
         """Return the parameters with the root that has the memory."""
         root = self._scope.require(params.get("root")) or self._find({"id": params["id"]})["root"]
         return {**params, "root": root}
 
-    def _require_in_scope(self, row: Values) -> Values:
+    def _require_in_scope(self, row: JsonObject) -> JsonObject:
         """Return the row if its root is in scope, else raise NotFoundError."""
         if not self._scope.includes(row.get("root")):
             raise NotFoundError("no such memory in the roots that this server serves")
         return row
 
-    def _rows(self, rows: Sequence[Values]) -> list[Values]:
+    def _rows(self, rows: Sequence[JsonObject]) -> list[JsonObject]:
         return [self._with_uri(row) for row in rows if self._scope.includes(row.get("root"))]
 
     def _only_root(self) -> str:
@@ -215,16 +216,16 @@ class Memories:
         return next(iter(layouts))
 
     @staticmethod
-    def _with_uri(row: Values) -> Values:
+    def _with_uri(row: JsonObject) -> JsonObject:
         """Return the row with its `uri`."""
         return {**row, "uri": memory_uri(row["root"], row["id"])}
 
 
-def _without_none(params: Mapping[str, object]) -> Values:
+def _without_none(params: Mapping[str, object]) -> JsonObject:
     return {name: value for name, value in params.items() if value is not None}
 
 
-def _without_vectors(row: Values) -> Values:
+def _without_vectors(row: JsonObject) -> JsonObject:
     memory = row.get("memory")
     if not isinstance(memory, dict):
         return row
@@ -243,4 +244,4 @@ def _is_vector(value: object) -> bool:
     )
 
 
-Operation = Callable[[Memories, Values], Values]
+Operation = Callable[[Memories, JsonObject], JsonObject]

@@ -19,9 +19,10 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
 from memoryd import __version__
+from memoryd.core.records import JsonObject
 from memoryd.errors import MemorydError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp import schemas, tools
-from memoryd.mcp.client import DaemonClient, Values
+from memoryd.mcp.client import caller
 from memoryd.mcp.memories import TEMPLATE, Memories, Scope, parse_uri
 from memoryd.mcp.tools import answer_text, content_of, error_data, error_text, internal_error, recall_text
 
@@ -52,7 +53,7 @@ def serve(find_socket: Callable[[], str], roots: Sequence[str], *, read_only: bo
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # The SDK logs requests it could not serve with their values, which may be memories.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
-    memories = Memories(DaemonClient(find_socket), Scope(tuple(dict.fromkeys(roots))))
+    memories = Memories(caller(find_socket), Scope(tuple(dict.fromkeys(roots))))
     try:
         asyncio.run(_serve(build(memories, read_only=read_only)))
     except* BrokenPipeError:
@@ -146,7 +147,7 @@ class _Handlers:
         contents = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
         return types.ReadResourceResult(contents=[contents])
 
-    def _read(self, uri: str) -> Values:
+    def _read(self, uri: str) -> JsonObject:
         root, memory = parse_uri(uri)
         return self._memories.get({"root": root, "id": memory})
 
@@ -231,7 +232,7 @@ def _tool(tool: tools.Tool, layouts: dict[str, str]) -> types.Tool:
     )
 
 
-def _resource(row: Values) -> dict[str, Any]:
+def _resource(row: JsonObject) -> dict[str, Any]:
     kind = str(row.get("type") or "memory")
     return {
         "uri": row["uri"],
@@ -241,5 +242,5 @@ def _resource(row: Values) -> dict[str, Any]:
     }
 
 
-def _link(hit: Values) -> types.ResourceLink:
+def _link(hit: JsonObject) -> types.ResourceLink:
     return types.ResourceLink(type="resource_link", **_resource(hit))

@@ -18,7 +18,6 @@ from memoryd.core.secrets import redact
 from memoryd.errors import DeniedError, MemorydError, NoDaemonError, place_of
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.mcp import schemas
-from memoryd.mcp.client import Values
 from memoryd.mcp.memories import Memories, Operation
 
 
@@ -145,7 +144,7 @@ def describe(tool: Tool, layouts: Mapping[str, str]) -> str:
     return f"{tool.description}\nRoots: {roots}."
 
 
-def run_tool(tool: Tool, memories: Memories, given: Mapping[str, object], *, read_only: bool) -> Values:
+def run_tool(tool: Tool, memories: Memories, given: Mapping[str, object], *, read_only: bool) -> JsonObject:
     """Check the arguments, run the tool and return its result. Raises MemorydError kinds."""
     if read_only and tool.writes:
         raise DeniedError("this server is read-only", hint="it was started with --read-only")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from memoryd.core.dates import zone_of
-from memoryd.core.schedule import Adaptive, Cron, Every, Off, Schedule, next_due
+from memoryd.core.schedule import Cron, Every, Off, Schedule, next_due
 from memoryd.log import get_logger
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 GRID_S = 10  # whole multiples of this fall on multiples of it
-MAX_ADAPTIVE_S = 3600.0  # interval of an adaptive job before `arm` has set its next run
 MAX_AHEAD_S = 10 * 365 * 86_400.0  # keeps arithmetic with dates in range
 NEVER = float("inf")
 
@@ -104,8 +103,7 @@ class Timetable:
         """Schedule a job, or change its schedule. An overdue job runs at once, and only once.
 
         Cron lines are read in `timezone` (an IANA name; ZoneInfoNotFoundError if unknown). For a cron job that never
-        ran, `last_success` is the time at which it was first armed. An interval job that never ran is due at once; an
-        `Adaptive` job waits for `arm`.
+        ran, `last_success` is the time at which it was first armed. An interval job that never ran is due at once.
         """
         with self._lock:
             entry = _Entry(schedule, last_success, timezone)
@@ -116,7 +114,7 @@ class Timetable:
                 self._arm(entry, at)
 
     def arm(self, root: str, job: str, at: float) -> None:
-        """Set the time of the next run: of an adaptive job, or for a retry. An unknown job is ignored."""
+        """Set the time of the next run, for a retry. An unknown job is ignored."""
         with self._lock:
             if (root, job) in self._entries:
                 self._arm(self._entries[root, job], at)
@@ -152,8 +150,6 @@ def _next(entry: _Entry, now: float) -> float:
             at = _on_grid(next_due(entry.schedule, entry.last, now), entry.schedule, now)
         case Cron():
             at = next_cron(entry.schedule, entry.zone, entry.last, now)
-        case Adaptive():
-            at = now + MAX_ADAPTIVE_S
         case _:
             raise ValueError(f"{entry.schedule} has no next time")
     return min(max(now if at is None else at, now), now + MAX_AHEAD_S)

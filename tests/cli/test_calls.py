@@ -35,10 +35,10 @@ def test_a_process_has_not_ended_before_its_last_thread(monkeypatch: pytest.Monk
         assert processes.liveness(process.pid)[0] == "alive"
         monkeypatch.setattr(calls, "STOP_WAIT_S", 0.1)
         with pytest.raises(MemorydError, match="still stopping"):
-            calls.wait_until_stopped("", process.pid)
+            calls.wait_until_stopped(process.pid)
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
         monkeypatch.setattr(calls, "STOP_WAIT_S", PATIENCE_S)
-        calls.wait_until_stopped("", process.pid)
+        calls.wait_until_stopped(process.pid)
         assert process.poll() == 0

@@ -57,7 +57,7 @@ class FakeDaemon:
         return [params for name, params in self.calls if name == method]
 
     def __call__(self, method: str, params: Mapping[str, Any]) -> Values:
-        """Answer a call without a socket, in place of a `DaemonClient`."""
+        """Answer a call without a socket, in place of a `caller`."""
         return self._answer(method, given(check_params(TABLE[method], params)))
 
     # -- answering --------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memoryd.core.schedule import Cron, parse_schedule
 from memoryd.disk.journal import Journal
 from memoryd.service.schedule import first_armed
-from memoryd.service.timetable import GRID_S, MAX_ADAPTIVE_S, NEVER, Timetable, next_cron
+from memoryd.service.timetable import GRID_S, NEVER, Timetable, next_cron
 
 YEAR = 365 * 86_400.0
 START = 1_790_000_003.5  # not on the grid
@@ -202,12 +202,11 @@ def test_a_failing_inbox_delays_no_other_job(site: Site) -> None:
     assert site.table.next_run("agents", "backup") == START + 6 * 3600 - 3.5
 
 
-def test_an_adaptive_job_runs_when_armed_and_by_itself_within_an_hour(site: Site) -> None:
-    site.every("rescan", "adaptive", None)
-    assert site.table.next_run("agents", "rescan") == START + MAX_ADAPTIVE_S
-    site.table.arm("agents", "rescan", START)
-    assert site.run() == [("agents", "rescan")]
-    assert site.table.next_run("agents", "rescan") == START + MAX_ADAPTIVE_S
+def test_a_job_that_is_armed_runs_then_and_goes_on_by_its_schedule(site: Site) -> None:
+    site.every("backup", "every 6h", START)
+    site.table.arm("agents", "backup", site.now)
+    assert site.run() == [("agents", "backup")]
+    assert site.table.next_run("agents", "backup") == START + 6 * 3600 - 3.5
     site.table.arm("agents", "unheard-of", START)
     assert site.table.next_run("agents", "unheard-of") is None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import click
+from msgspec.structs import asdict
 
 from memoryd import errors
 from memoryd.cli import exits
@@ -14,7 +15,6 @@ from memoryd.cli.help import prose, ranking
 from memoryd.cli.help.render import Entry, Section
 from memoryd.config.keys import DAEMON, ENDPOINT, MEMORY_CONFIGURATION, POLICY, ROOT, SCHEDULE, SEARCH, SECRETS_KEY, Key
 from memoryd.config.settings import DaemonConfig, EndpointConfig, SearchConfig
-from memoryd.config.template import defaults_of
 from memoryd.config.toml_text import toml
 from memoryd.control.methods import METHODS, Method, Param
 from memoryd.control.methods.method_types import TOPICS as EVENT_TOPICS
@@ -76,10 +76,10 @@ def keys(_: click.Group) -> tuple[Section, ...]:
     """Return every key of the configuration with its default and meaning."""
     return (
         Section("Configuration", prose.KEYS, code=prose.KEYS_EXAMPLE),
-        Section("[daemon]", entries=_keys(DAEMON, defaults_of(DaemonConfig()))),
-        Section("[search]", entries=_keys(SEARCH, defaults_of(SearchConfig()))),
-        Section("[search.endpoint]", prose.ENDPOINT, _keys(ENDPOINT, defaults_of(EndpointConfig()))),
-        Section("[defaults] and [[root]]", prose.DEFAULTS, _keys(POLICY, defaults_of(Policy()))),
+        Section("[daemon]", entries=_keys(DAEMON, asdict(DaemonConfig()))),
+        Section("[search]", entries=_keys(SEARCH, asdict(SearchConfig()))),
+        Section("[search.endpoint]", prose.ENDPOINT, _keys(ENDPOINT, asdict(EndpointConfig()))),
+        Section("[defaults] and [[root]]", prose.DEFAULTS, _keys(POLICY, asdict(Policy()))),
         Section("secrets", prose.SECRETS_KEY, (Entry("secrets = by layout", SECRETS_KEY.meaning),)),
         Section(
             "[defaults.schedule] and [root.schedule]",
