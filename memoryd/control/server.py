@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
 
 from memoryd.control import discover, endpoint, peer, protocol
 from memoryd.control.connection import Connection, Limits
@@ -32,22 +31,11 @@ from memoryd.core.dates import iso_ms
 from memoryd.errors import BusyError, MemorydError, ShuttingDownError, UnauthorisedError
 from memoryd.log import RateLimit, get_logger
 
-Handler = Callable[[Request, Peer], Answer]
-"""(checked request, caller) -> result, or a Future of it. Raises MemorydError kinds."""
+Handler = Callable[..., Answer]
+"""Answers a checked request, of the type in the method table, with a result or a Future of it. Raises MemorydError
+kinds."""
 
 Builtin = Callable[[Request, Connection], Result]
-R = TypeVar("R", bound=Request)
-
-
-def handler(kind: type[R], work: Callable[[R], Answer]) -> Handler:
-    """Make a handler from a function of one request type, which does not need the caller: the server has authorised
-    it."""
-
-    def handle(request: Request, _: Peer) -> Answer:
-        assert isinstance(request, kind)
-        return work(request)
-
-    return handle
 
 
 class Server:
@@ -222,7 +210,7 @@ class Server:
         builtin = self._builtins.get(method.name)
         if builtin is not None:
             return builtin(params, connection)
-        return self._handlers[method.name](params, connection.peer)
+        return self._handlers[method.name](params)
 
     def _mutates(self, name: str) -> bool:
         method = self._table.get(name)

@@ -29,7 +29,7 @@ def run_in_thread(name: str, work: Callable[[], Result]) -> Future[Result]:
 
 def gather(
     futures: Mapping[str, Future[Result]],
-    merge: Callable[[dict[str, Result]], GatheredResult],
+    merge: Callable[[Mapping[str, Result]], GatheredResult],
     *,
     excused: tuple[type[BaseException], ...] = (BaseException,),
     in_any: bool = False,

@@ -32,7 +32,6 @@ from memoryd.cli.commands import LOCAL, to_params
 from memoryd.cli.main import run
 from memoryd.cli.program import cli
 from memoryd.control.methods import METHODS, TABLE, Method, Request
-from memoryd.control.peer import Peer
 from memoryd.control.server import Server
 from memoryd.errors import BusyError, ConfigError, InvalidMemoryError, MemorydError
 from tests.daemon import until
@@ -227,8 +226,8 @@ class Stub:
         self.server = Server(self.path, {name: self._handler(name) for name in RESULTS}, {"version": "1"})
         self.server.start()
 
-    def _handler(self, name: str) -> Callable[[Request, Peer], dict[str, Any]]:
-        def handle(request: Request, _: Peer) -> dict[str, Any]:
+    def _handler(self, name: str) -> Callable[[Request], dict[str, Any]]:
+        def handle(request: Request) -> dict[str, Any]:
             self.calls.append((name, given(request)))
             if name in self.failing:
                 raise self.failing[name]

@@ -52,35 +52,33 @@ class Daemon:
 
     def __init__(self) -> None:
         self.jobs: list[Future[Mapping[str, object]]] = []
-        self.peers: list[Peer] = []
         self.arrived = threading.Condition()
         self.release = threading.Event()
 
-    def ping(self, _: Request, who: Peer) -> Answer:
-        self.peers.append(who)
+    def ping(self, _: Request) -> Answer:
         return {"pid": os.getpid(), "version": "1.2.3", "instance": "abc", "uptime_s": 1.0}
 
-    def archive(self, params: Request, _: Peer) -> Answer:
+    def archive(self, params: Request) -> Answer:
         future: Future[Mapping[str, object]] = Future()
         with self.arrived:
             self.jobs.append(future)
             self.arrived.notify_all()
         return future
 
-    def check(self, _: Request, __: Peer) -> Answer:
+    def check(self, _: Request) -> Answer:
         return {"findings": [{"message": "x" * 1000}] * 3000, "summary": {}}
 
-    def undo(self, params: UndoRequest, _: Peer) -> Answer:
+    def undo(self, params: UndoRequest) -> Answer:
         raise ConflictError("changed since", hint="look", data={"changed": [params.receipt]})
 
-    def status(self, _: Request, __: Peer) -> Answer:
+    def status(self, _: Request) -> Answer:
         raise ZeroDivisionError("content of a memory")
 
-    def metrics(self, _: Request, __: Peer) -> Answer:
+    def metrics(self, _: Request) -> Answer:
         self.release.wait(20)
         return {"text": ""}
 
-    def shutdown(self, _: Request, __: Peer) -> Answer:
+    def shutdown(self, _: Request) -> Answer:
         return {"stopping": True}
 
     def wait_jobs(self, count: int) -> None:
@@ -168,8 +166,20 @@ def test_the_greeting_and_a_reply(serve: Callable[..., Server], socket_path: str
         assert hello["method"] == "hello"
         assert hello["params"] == {"server": "memoryd", "protocol": 1, **HELLO}
         raw.send(call("x", "ping"))
-        assert raw.receive() == {"jsonrpc": "2.0", "id": "x", "result": daemon.ping(Request(), Peer(0))}
-    assert (daemon.peers[0].uid, daemon.peers[0].pid) == (os.geteuid(), os.getpid())
+        assert raw.receive() == {"jsonrpc": "2.0", "id": "x", "result": daemon.ping(Request())}
+
+
+def test_a_client_is_known_by_what_the_kernel_says(serve: Callable[..., Server], socket_path: str) -> None:
+    peers: list[Peer] = []
+
+    def authorise(client: Peer) -> bool:
+        peers.append(client)
+        return True
+
+    serve(authorise=authorise)
+    with RawClient(socket_path) as raw:
+        raw.receive()
+    assert [(each.uid, each.pid) for each in peers] == [(os.geteuid(), os.getpid())]
 
 
 def test_the_socket_and_its_directory_are_private(serve: Callable[..., Server], socket_path: str) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 from memoryd.control.methods import TABLE, Request
 from memoryd.control.parameters import check_params
-from memoryd.control.peer import Peer
 from memoryd.control.requests import Answer
 from memoryd.control.server import Server
 from memoryd.errors import ConflictError, InvalidMemoryError, NotFoundError, SensitiveError, UnknownRootError
@@ -63,7 +62,7 @@ class FakeDaemon:
     # -- answering --------------------------------------------------------------------------------
 
     def _handler(self, name: str) -> Any:
-        def handle(request: Request, _: Peer) -> Answer:
+        def handle(request: Request) -> Answer:
             return self._answer(name, given(request))
 
         return handle

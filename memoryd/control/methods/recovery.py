@@ -16,7 +16,7 @@ from memoryd.control.methods.method_types import (
     member,
     parameter,
 )
-from memoryd.control.methods.shared import ChangeResult, DryRun, Root, RootOption
+from memoryd.control.methods.shared import ChangeResult, DryRun, RootOption, RootsRequest
 
 File = Annotated[Name | None, parameter("only this memory file, relative to its root", Option("--file", "FILE"))]
 BackupId = Annotated[Name | None, parameter("this backup, by the id that `backup list` shows", Option("--at", "ID"))]
@@ -51,26 +51,23 @@ class CreatedBackup(Struct, kw_only=True):
     files: int | UnsetType = UNSET
 
 
-class BackupListRequest(Request, kw_only=True):
+class BackupListRequest(RootsRequest, kw_only=True):
     """The backups to list or verify."""
 
-    root: Root = None
     file: File = None
     at: BackupId = None
 
 
-class BackupCreateRequest(Request, kw_only=True):
+class BackupCreateRequest(RootsRequest, kw_only=True):
     """The files to back up."""
 
-    root: Root = None
     file: File = None
     dry_run: DryRun = False
 
 
-class BackupRestoreRequest(Request, kw_only=True):
+class BackupRestoreRequest(RootsRequest, kw_only=True):
     """The file to restore, and the backup."""
 
-    root: Root = None
     file: File = None
     at: BackupId = None
     dry_run: DryRun = False
@@ -165,10 +162,9 @@ class HistoryEntry(Struct, kw_only=True):
     paths: list[str]
 
 
-class HistoryListRequest(Request, kw_only=True):
+class HistoryListRequest(RootsRequest, kw_only=True):
     """The journal entries to show."""
 
-    root: Root = None
     receipt: Annotated[Name | None, parameter("only this entry", Option("--receipt", "RECEIPT"))] = None
     limit: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)] | None,

@@ -17,7 +17,7 @@ from memoryd.control.methods.method_types import (
     member,
     parameter,
 )
-from memoryd.control.methods.shared import Root, RootsRequest
+from memoryd.control.methods.shared import RootsRequest
 from memoryd.control.methods.upkeep import JobRows, LockRow
 from memoryd.layouts.registry import LAYOUT_CHOICES
 
@@ -143,10 +143,9 @@ class StatusResult(Result, kw_only=True):
     notice: Annotated[str | None, member("what went wrong with the last reload")]
 
 
-class SyncRequest(Request, kw_only=True):
+class SyncRequest(RootsRequest, kw_only=True):
     """The root to bring up to date, how far, and the time limit."""
 
-    root: Root = None
     search_only: Annotated[
         bool, parameter("return once changes can be found; index files follow a moment later", Option("--search-only"))
     ] = False

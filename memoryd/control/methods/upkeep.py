@@ -45,10 +45,9 @@ class PlanResult(GatheredResult, kw_only=True):
     roots: Annotated[list[RootPlan], member("[{name, actions[{kind, path, ids[], why}], due}]")]
 
 
-class UpkeepRequest(Request, kw_only=True):
+class UpkeepRequest(RootsRequest, kw_only=True):
     """The request of a job that has no parameters of its own."""
 
-    root: Root = None
     dry_run: DryRun = False
 
 
@@ -60,10 +59,9 @@ class ArchiveRequest(Request, kw_only=True):
     dry_run: DryRun = False
 
 
-class RepairRequest(Request, kw_only=True):
+class RepairRequest(RootsRequest, kw_only=True):
     """The findings to repair."""
 
-    root: Root = None
     codes: Annotated[
         list[str] | None,
         parameter(
@@ -92,10 +90,9 @@ class RepairResult(ChangeResult, kw_only=True):
     ] = UNSET
 
 
-class DedupeRequest(Request, kw_only=True):
+class DedupeRequest(RootsRequest, kw_only=True):
     """The similarity above which memories are merged."""
 
-    root: Root = None
     threshold: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
         parameter(
@@ -197,17 +194,15 @@ class LockRow(Struct, kw_only=True):
     action: str | UnsetType = UNSET
 
 
-class LockListRequest(Request, kw_only=True):
+class LockListRequest(RootsRequest, kw_only=True):
     """The locks to show."""
 
-    root: Root = None
     path: Annotated[Name | None, parameter("only this lock", Option("--path", "PATH"))] = None
 
 
-class LockClearRequest(Request, kw_only=True):
+class LockClearRequest(RootsRequest, kw_only=True):
     """The locks to clear."""
 
-    root: Root = None
     path: Annotated[
         Name | None,
         parameter(

@@ -20,7 +20,6 @@ from memoryd.control.methods.memories import (
 )
 from memoryd.control.protocol import fits
 from memoryd.control.requests import Answer
-from memoryd.control.server import handler
 from memoryd.core.query import Filters
 from memoryd.disk.journal.database import JournalError
 from memoryd.engine.jobs import Job
@@ -46,13 +45,13 @@ def memory_handlers(daemon: Daemon) -> Table:
     """Return the handlers of methods on memories."""
     methods = MemoryHandlers(daemon)
     return {
-        "memory.search": handler(SearchRequest, methods.search),
-        "memory.get": handler(GetRequest, methods.get),
-        "memory.list": handler(ListRequest, methods.page),
-        "memory.add": handler(AddRequest, methods.add),
-        "memory.update": handler(UpdateRequest, methods.change("memory.update")),
-        "memory.forget": handler(MemoryRequest, methods.change("memory.forget")),
-        "memory.unarchive": handler(MemoryRequest, methods.change("memory.unarchive")),
+        "memory.search": methods.search,
+        "memory.get": methods.get,
+        "memory.list": methods.page,
+        "memory.add": methods.add,
+        "memory.update": methods.change("memory.update"),
+        "memory.forget": methods.change("memory.forget"),
+        "memory.unarchive": methods.change("memory.unarchive"),
     }
 
 

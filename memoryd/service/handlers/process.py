@@ -21,7 +21,6 @@ from memoryd.control.methods.process import (
 from memoryd.control.methods.shared import RootsRequest
 from memoryd.control.methods.status import PingResult, StatusResult
 from memoryd.control.metrics import render
-from memoryd.control.server import handler
 from memoryd.log import set_level
 from memoryd.service.daemon import Daemon
 from memoryd.service.handlers.base import Handlers, Table
@@ -32,14 +31,14 @@ def process_handlers(daemon: Daemon) -> Table:
     """Return the handlers of methods on the daemon."""
     methods = ProcessHandlers(daemon)
     return {
-        "ping": handler(NoParameters, methods.ping),
-        "status": handler(RootsRequest, methods.status),
-        "metrics": handler(NoParameters, methods.metrics),
-        "config.show": handler(NoParameters, methods.config_show),
-        "config.validate": handler(NoParameters, methods.config_validate),
-        "config.reload": handler(ReloadRequest, methods.config_reload),
-        "log.level": handler(LogLevelRequest, methods.log_level),
-        "shutdown": handler(NoParameters, methods.shutdown),
+        "ping": methods.ping,
+        "status": methods.status,
+        "metrics": methods.metrics,
+        "config.show": methods.config_show,
+        "config.validate": methods.config_validate,
+        "config.reload": methods.config_reload,
+        "log.level": methods.log_level,
+        "shutdown": methods.shutdown,
     }
 
 

@@ -10,7 +10,6 @@ from memoryd.config import edit
 from memoryd.config.settings import COMMAND_LINE
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import RootAddRequest, RootRequest, RootsResult
-from memoryd.control.server import handler
 from memoryd.core.defaults import Mode
 from memoryd.engine.jobs import Job
 from memoryd.engine.worker import Worker
@@ -25,12 +24,12 @@ def root_handlers(daemon: Daemon) -> Table:
     """Return the handlers of methods on roots."""
     methods = RootHandlers(daemon)
     return {
-        "root.list": handler(RootRequest, methods.list_roots),
-        "root.add": handler(RootAddRequest, methods.add),
-        "root.remove": handler(RootRequest, methods.remove),
-        "root.pause": handler(RootRequest, methods.pause),
-        "root.resume": handler(RootRequest, methods.resume),
-        "root.confirm": handler(RootRequest, methods.confirm),
+        "root.list": methods.list_roots,
+        "root.add": methods.add,
+        "root.remove": methods.remove,
+        "root.pause": methods.pause,
+        "root.resume": methods.resume,
+        "root.confirm": methods.confirm,
     }
 
 

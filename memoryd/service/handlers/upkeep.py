@@ -8,11 +8,9 @@ from concurrent.futures import Future
 
 from msgspec import UNSET, UnsetType, structs
 
-from memoryd.control.methods.method_types import Request, Result
+from memoryd.control.methods.method_types import GatheredResult, Request, Result
 from memoryd.control.methods.recovery import (
-    BackupCreateRequest,
     BackupCreateResult,
-    BackupListRequest,
     BackupRestoreRequest,
     BackupsResult,
     HistoryEntry,
@@ -21,10 +19,9 @@ from memoryd.control.methods.recovery import (
     UndoRequest,
 )
 from memoryd.control.methods.shared import ActionRow, ChangeResult, PlanRow, RootsRequest
-from memoryd.control.methods.status import CheckResult, Counts, SyncedRoot, SyncRequest, SyncResult
+from memoryd.control.methods.status import CheckResult, Counts, SyncedRoot, SyncResult
 from memoryd.control.methods.upkeep import (
     ArchiveRequest,
-    DedupeRequest,
     JobResult,
     JobRow,
     JobsListRequest,
@@ -33,18 +30,14 @@ from memoryd.control.methods.upkeep import (
     JobsRunResult,
     LockClearRequest,
     LockClearResult,
-    LockListRequest,
     LockRow,
     LocksResult,
     PlannedResult,
     PlanResult,
     ReindexResult,
-    RepairRequest,
     RepairResult,
     RootPlan,
-    UpkeepRequest,
 )
-from memoryd.control.server import handler
 from memoryd.core.dates import iso
 from memoryd.core.lock_staleness import CLEARED
 from memoryd.disk.journal import Entry
@@ -57,6 +50,8 @@ from memoryd.service.handlers.base import Handlers, Table
 from memoryd.service.roots import Broken
 
 FutureResult = Future[Result]
+Merge = Callable[[Mapping[str, Result]], GatheredResult]
+Errors = tuple[type[BaseException], ...]
 NOT_SERVED = (PausedError, RootMissingError, GuardError)  # of roots that are paused, missing or suspect
 
 
@@ -64,23 +59,23 @@ def upkeep_handlers(daemon: Daemon) -> Table:
     """Return the handlers of methods on upkeep, backups, locks, the schedule and the journal."""
     methods = UpkeepHandlers(daemon)
     return {
-        "sync": handler(SyncRequest, methods.sync),
-        "check": handler(RootsRequest, methods.check),
-        "plan": handler(RootsRequest, methods.plan),
-        "archive": handler(ArchiveRequest, methods.archive),
-        "repair": handler(RepairRequest, methods.repair),
-        "dedupe": handler(DedupeRequest, methods.dedupe),
-        "reindex": handler(UpkeepRequest, methods.reindex),
-        "backup.list": handler(BackupListRequest, methods.backups("backup.list")),
-        "backup.create": handler(BackupCreateRequest, methods.create_backups),
-        "backup.verify": handler(BackupListRequest, methods.backups("backup.verify")),
-        "backup.restore": handler(BackupRestoreRequest, methods.restore),
-        "lock.list": handler(LockListRequest, methods.list_locks),
-        "lock.clear": handler(LockClearRequest, methods.clear_locks),
-        "jobs.list": handler(JobsListRequest, methods.list_jobs),
-        "jobs.run": handler(JobsRunRequest, methods.run_job),
-        "history.list": handler(HistoryListRequest, methods.history),
-        "undo": handler(UndoRequest, methods.undo),
+        "sync": methods.job("sync", _merge_synced, excused=NOT_SERVED),
+        "check": methods.job("check", _merge_checks),
+        "plan": methods.plan,
+        "archive": methods.archive,
+        "repair": methods.job("repair", _merge_repairs),
+        "dedupe": methods.job("dedupe", _merge_changes),
+        "reindex": methods.job("reindex", _merge_reindexed),
+        "backup.list": methods.job("backup.list", _merge_backups, in_any=True),
+        "backup.create": methods.job("backup.create", _merge_created_backups),
+        "backup.verify": methods.job("backup.verify", _merge_backups, in_any=True),
+        "backup.restore": methods.restore,
+        "lock.list": methods.job("lock.list", lambda results: LocksResult(locks=_locks(results))),
+        "lock.clear": methods.clear_locks,
+        "jobs.list": methods.list_jobs,
+        "jobs.run": methods.run_job,
+        "history.list": methods.history,
+        "undo": methods.undo,
     }
 
 
@@ -91,29 +86,18 @@ class UpkeepHandlers(Handlers):
         futures = {worker.name: worker.submit(Job(job, request)) for worker in self._roots.named(root)}
         return futures | {each.name: _failed(each) for each in self._roots.broken(root)}
 
-    def sync(self, request: SyncRequest) -> FutureResult:
-        """Wait until the roots are up to date. Fails if one of them that is served cannot be."""
-        futures = self._submit("sync", request, request.root)
-        return gather(futures, lambda results: SyncResult(roots=of_type(results, SyncedRoot)), excused=NOT_SERVED)
-
-    def check(self, request: RootsRequest) -> FutureResult:
-        """Return all findings and their number by severity."""
-
-        def merge(results: dict[str, Result]) -> CheckResult:
-            by_root = of_type(results, CheckResult).values()
-            counts = Counts(
-                *(sum(getattr(each.summary, name) for each in by_root) for name in Counts.__struct_fields__)
-            )
-            return CheckResult(findings=[row for each in by_root for row in each.findings], summary=counts)
-
-        return gather(self._submit("check", request, request.root), merge)
+    def job(
+        self, name: str, merge: Merge, *, excused: Errors = (BaseException,), in_any: bool = False
+    ) -> Callable[[RootsRequest], FutureResult]:
+        """Return a handler that runs a job in one root or all, and merges the results as `gather` does."""
+        return lambda request: gather(self._submit(name, request, request.root), merge, excused=excused, in_any=in_any)
 
     def plan(self, request: RootsRequest) -> FutureResult:
         """Return what scheduled upkeep would do."""
 
         workers = {worker.name: worker for worker in self._roots.named(request.root)}
 
-        def merge(results: dict[str, Result]) -> PlanResult:  # runs on a worker's thread, which must not wait
+        def merge(results: Mapping[str, Result]) -> PlanResult:  # runs on a worker's thread, which must not wait
             by_root = of_type(results, PlannedResult)
             return PlanResult(roots=[self._root_plan(workers[name], each.actions) for name, each in by_root.items()])
 
@@ -124,34 +108,11 @@ class UpkeepHandlers(Handlers):
         due = {row.name: row.next_run for row in rows}
         return RootPlan(worker.name, actions, due, {row.name: row.waits for row in rows if row.waits} or UNSET)
 
-    def repair(self, request: RepairRequest) -> FutureResult:
-        """Repair what is fixable."""
-        return gather(self._submit("repair", request, request.root), merge_repairs)
-
-    def dedupe(self, request: DedupeRequest) -> FutureResult:
-        """Merge duplicates."""
-        return gather(self._submit("dedupe", request, request.root), merge_changes)
-
-    def reindex(self, request: UpkeepRequest) -> FutureResult:
-        """Build the indexes anew, and return how many memories were read in all."""
-
-        def merge(results: dict[str, Result]) -> ReindexResult:
-            by_root = of_type(results, ReindexResult)
-            counts = [each.memories for each in by_root.values() if each.memories is not UNSET]
-            names = {name: "" if len(by_root) == 1 else f"{name}/" for name in by_root}
-            written = [f"{names[name]}{path}" for name, each in by_root.items() for path in each.written or ()]
-            plan = merge_changes(results).plan
-            return (
-                ReindexResult(plan=plan, memories=sum(counts), written=written) if counts else ReindexResult(plan=plan)
-            )
-
-        return gather(self._submit("reindex", request, request.root), merge)
-
     def archive(self, request: ArchiveRequest) -> FutureResult:
         """Archive the memories that are due, or those with the given ids in the roots that have them."""
         workers = self._roots.named(request.root)
         if not request.ids or len(workers) == 1:
-            return gather(self._submit("archive", request, request.root), merge_changes)
+            return gather(self._submit("archive", request, request.root), _merge_changes)
 
         def owners(found: list[Worker]) -> dict[Worker, list[str]]:
             ids: dict[Worker, list[str]] = {}
@@ -162,45 +123,18 @@ class UpkeepHandlers(Handlers):
 
         ids = self.read(request.root, owners)
         jobs = {each: Job("archive", structs.replace(request, ids=named)) for each, named in ids.items()}
-        return gather({each.name: each.submit(job) for each, job in jobs.items()}, merge_changes)
-
-    def backups(self, job: str) -> Callable[[BackupListRequest], FutureResult]:
-        """Return a handler that runs a job whose result is a list of backups."""
-
-        def merge(results: dict[str, Result]) -> BackupsResult:
-            by_root = of_type(results, BackupsResult).values()
-            return BackupsResult(backups=[row for each in by_root for row in each.backups])
-
-        return lambda request: gather(self._submit(job, request, request.root), merge, in_any=True)
-
-    def create_backups(self, request: BackupCreateRequest) -> FutureResult:
-        """Take backups now."""
-
-        def merge(results: dict[str, Result]) -> BackupCreateResult:
-            by_root = of_type(results, BackupCreateResult)
-            created = [structs.replace(row, root=name) for name, each in by_root.items() for row in each.created]
-            return BackupCreateResult(
-                backups=[row for each in by_root.values() for row in each.backups], created=created
-            )
-
-        return gather(self._submit("backup.create", request, request.root), merge)
+        return gather({each.name: each.submit(job) for each, job in jobs.items()}, _merge_changes)
 
     def restore(self, request: BackupRestoreRequest) -> FutureResult:
         """Restore files of one root from a backup. Raises UsageError if there are several roots and none is named."""
         if len(self._roots.named(request.root)) > 1:
             raise UsageError("specify the root to restore", hint="as in `memoryd backup restore ROOT --file FILE`")
-        return gather(self._submit("backup.restore", request, request.root), merge_changes)
-
-    def list_locks(self, request: LockListRequest) -> FutureResult:
-        """Return the locks."""
-        return gather(
-            self._submit("lock.list", request, request.root), lambda results: LocksResult(locks=_locks(results))
-        )
+        return gather(self._submit("backup.restore", request, request.root), _merge_changes)
 
     def clear_locks(self, request: LockClearRequest) -> FutureResult:
         """Remove the locks of dead processes, or the lock at a given path."""
 
-        def merge(results: dict[str, Result]) -> LockClearResult:
+        def merge(results: Mapping[str, Result]) -> LockClearResult:
             locks = _locks(results)
             return LockClearResult(locks=locks, cleared=[each.path for each in locks if each.action in CLEARED])
 
@@ -219,7 +153,7 @@ class UpkeepHandlers(Handlers):
             workers = [worker for worker in workers if worker.has_job(request.name)]
         futures = {worker.name: worker.run_now(request.name) for worker in workers}
 
-        def merge(results: dict[str, Result]) -> JobsRunResult:
+        def merge(results: Mapping[str, Result]) -> JobsRunResult:
             current = map(self._roots.current, workers)
             rows = [row for w in current for row in self._roots.job_rows(w) if row.name == request.name]
             return _jobs_run_result(rows, results)
@@ -235,7 +169,7 @@ class UpkeepHandlers(Handlers):
         if len(owners) > 1:
             names = ", ".join(worker.name for worker in owners)
             raise ConflictError(f"{receipt} is in more than one root: {names}", hint="name it with --root")
-        return gather(self._submit("undo", request, owners[0].name), merge_changes)
+        return gather(self._submit("undo", request, owners[0].name), _merge_changes)
 
     # --- schedule and journal
 
@@ -292,7 +226,36 @@ def _locks(results: Mapping[str, Result]) -> list[LockRow]:
     return [structs.replace(row, root=name) for name, each in by_root.items() for row in each.locks]
 
 
-def merge_changes(results: Mapping[str, Result]) -> ChangeResult:
+def _merge_synced(results: Mapping[str, Result]) -> SyncResult:
+    return SyncResult(roots=of_type(results, SyncedRoot))
+
+
+def _merge_checks(results: Mapping[str, Result]) -> CheckResult:
+    by_root = of_type(results, CheckResult).values()
+    counts = (sum(getattr(each.summary, name) for each in by_root) for name in Counts.__struct_fields__)
+    return CheckResult(findings=[row for each in by_root for row in each.findings], summary=Counts(*counts))
+
+
+def _merge_reindexed(results: Mapping[str, Result]) -> ReindexResult:
+    by_root = of_type(results, ReindexResult)
+    counts = [each.memories for each in by_root.values() if each.memories is not UNSET]
+    names = {name: "" if len(by_root) == 1 else f"{name}/" for name in by_root}
+    written = [f"{names[name]}{path}" for name, each in by_root.items() for path in each.written or ()]
+    plan = _merge_changes(results).plan
+    return ReindexResult(plan=plan, memories=sum(counts), written=written) if counts else ReindexResult(plan=plan)
+
+
+def _merge_backups(results: Mapping[str, Result]) -> BackupsResult:
+    return BackupsResult(backups=[row for each in of_type(results, BackupsResult).values() for row in each.backups])
+
+
+def _merge_created_backups(results: Mapping[str, Result]) -> BackupCreateResult:
+    by_root = of_type(results, BackupCreateResult)
+    created = [structs.replace(row, root=name) for name, each in by_root.items() for row in each.created]
+    return BackupCreateResult(backups=_merge_backups(results).backups, created=created)
+
+
+def _merge_changes(results: Mapping[str, Result]) -> ChangeResult:
     """Merge the plans of several roots. `receipt` is set if exactly one root was changed, `receipts` if several were;
     other members are copied if the job ran in one root only."""
     changes = of_type(results, ChangeResult)
@@ -303,14 +266,14 @@ def merge_changes(results: Mapping[str, Result]) -> ChangeResult:
     return merged
 
 
-def merge_repairs(results: Mapping[str, Result]) -> RepairResult:
+def _merge_repairs(results: Mapping[str, Result]) -> RepairResult:
     """Merge the repairs of several roots, and list the changes of all."""
-    merged, by_root = merge_changes(results), of_type(results, RepairResult)
+    merged, by_root = _merge_changes(results), of_type(results, RepairResult)
     rows = [structs.replace(row, root=name) for name, each in by_root.items() for row in each.changes or ()]
     return RepairResult(plan=merged.plan, receipt=merged.receipt, receipts=merged.receipts, changes=rows or UNSET)
 
 
-def _jobs_run_result(jobs: list[JobRow], results: dict[str, Result]) -> JobsRunResult:
+def _jobs_run_result(jobs: list[JobRow], results: Mapping[str, Result]) -> JobsRunResult:
     changes = {name: each for name, each in results.items() if isinstance(each, ChangeResult)}
     by_root = {name: _job_result(each) for name, each in results.items()}
     merged = JobsRunResult(jobs=jobs, plan=PlanRow(_actions(changes)), results=by_root)
