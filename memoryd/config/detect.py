@@ -61,15 +61,14 @@ Recognise = Callable[[str], tuple[str | None, str] | tuple[str | None, str, str]
 or None if there is nothing to say about it."""
 
 
-def candidate_paths(home: str, cwd: str | None = None) -> list[str]:
+def candidate_paths(home: str, cwd: str) -> list[str]:
     """List the paths that `detect` checks, in order, whether or not they exist."""
     places = [os.path.join(home, *place.split("/")) for place in HOME_PLACES]
-    if cwd is not None:
-        places += [os.path.join(cwd, *place.split("/")) for place in LOCAL_PLACES]
+    places += [os.path.join(cwd, *place.split("/")) for place in LOCAL_PLACES]
     return list(dict.fromkeys(places))
 
 
-def detect(home: str, recognise: Recognise, cwd: str | None = None) -> list[Detected]:
+def detect(home: str, recognise: Recognise, cwd: str) -> list[Detected]:
     """Find memory directories in the usual places.
 
     Only content decides: programs whose files memoryd does not know also use the directory names `memory` and
@@ -152,8 +151,8 @@ def _contains(path: str, other: str) -> bool:
     return f"{other}/".startswith(f"{path.rstrip('/')}/")
 
 
-def _other_paths(home: str, cwd: str | None) -> Iterator[str]:
+def _other_paths(home: str, cwd: str) -> Iterator[str]:
     for place in OTHER_PLACES:
         yield from sorted(glob.glob(os.path.join(glob.escape(home), place)))
-    for place in OTHER_LOCAL_PLACES if cwd is not None else ():
-        yield os.path.join(str(cwd), place)
+    for place in OTHER_LOCAL_PLACES:
+        yield os.path.join(cwd, place)

@@ -54,7 +54,6 @@ class Server:
         *,
         authorise: Callable[[Peer], bool] = peer.is_daemon_user,
         limits: Limits | None = None,
-        table: Mapping[str, Method] = TABLE,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._address = address
@@ -62,7 +61,6 @@ class Server:
         self._hello = {"server": "memoryd", "protocol": PROTOCOL, **hello}
         self._authorise = authorise
         self._limits = limits or Limits()
-        self._table = table
         self._clock = clock
         self._builtins: dict[str, Builtin] = {
             "subscribe": self._subscribe,
@@ -194,10 +192,10 @@ class Server:
     # -- requests ---------------------------------------------------------------------------------
 
     def _served(self) -> dict[str, Method]:
-        return {n: m for n, m in self._table.items() if n in self._handlers or n in self._builtins}
+        return {n: m for n, m in TABLE.items() if n in self._handlers or n in self._builtins}
 
     def _invoke(self, connection: Connection, request: RpcRequest) -> Answer:
-        method = self._table.get(request.method)
+        method = TABLE.get(request.method)
         served = method and (method.name in self._handlers or method.name in self._builtins)
         if method is None or not served:
             hint = name_hint(request.method, self._served())
@@ -213,7 +211,7 @@ class Server:
         return self._handlers[method.name](params)
 
     def _mutates(self, name: str) -> bool:
-        method = self._table.get(name)
+        method = TABLE.get(name)
         return method is not None and method.mutates
 
     # -- accepting --------------------------------------------------------------------------------

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from memoryd.cli.help.render import Entry, Section
-
-if TYPE_CHECKING:
-    import click
 
 COMMANDS = """
 `memoryd [--config FILE] [--state-dir DIR] [--socket PATH] COMMAND ...`. Every command has --help with an example.
@@ -276,54 +272,39 @@ command = "memoryd"
 args = ["mcp"]
 """
 
+AGENT_SECTIONS = (
+    Section("Agents", AGENTS, TOOLS),
+    Section("Claude Code", "Or `.mcp.json` of a project, in the form below.", code=CLAUDE_CODE),
+    Section(
+        "Claude Desktop, Cursor, Windsurf, Gemini CLI, Cline",
+        "claude_desktop_config.json; ~/.cursor/mcp.json or .cursor/mcp.json of a project; "
+        "~/.codeium/windsurf/mcp_config.json; ~/.gemini/settings.json or .gemini/settings.json of a project; "
+        "cline_mcp_settings.json.",
+        code=MCP_SERVERS,
+    ),
+    Section("VS Code", ".vscode/mcp.json. Read-only; `--root NAME` limits it to one root.", code=VS_CODE),
+    Section("Zed", "settings.json.", code=ZED),
+    Section("opencode", "opencode.json.", code=OPENCODE),
+    Section("Codex", "~/.codex/config.toml.", code=CODEX),
+)
 
-def agents(_: click.Group) -> tuple[Section, ...]:
-    """The configuration of each agent that starts `memoryd mcp`."""
-    return (
-        Section("Agents", AGENTS, TOOLS),
-        Section("Claude Code", "Or `.mcp.json` of a project, in the form below.", code=CLAUDE_CODE),
-        Section(
-            "Claude Desktop, Cursor, Windsurf, Gemini CLI, Cline",
-            "claude_desktop_config.json; ~/.cursor/mcp.json or .cursor/mcp.json of a project; "
-            "~/.codeium/windsurf/mcp_config.json; ~/.gemini/settings.json or .gemini/settings.json of a project; "
-            "cline_mcp_settings.json.",
-            code=MCP_SERVERS,
-        ),
-        Section("VS Code", ".vscode/mcp.json. Read-only; `--root NAME` limits it to one root.", code=VS_CODE),
-        Section("Zed", "settings.json.", code=ZED),
-        Section("opencode", "opencode.json.", code=OPENCODE),
-        Section("Codex", "~/.codex/config.toml.", code=CODEX),
-    )
+SECRETS = (
+    Section(
+        "Secrets",
+        """
+        What looks like a secret is never repeated: index, search, logs, events, messages and differences show
+        `[redacted:PATTERN]` in its place.
 
+        Certain by their own form are the tokens of some eighty vendors, private keys, bearer headers and JSON web
+        tokens: `add` and `update` refuse them, and in topic files they are a finding. Likely from their context
+        are values such as that of `password=...`, passwords in URLs and commands, and basic authentication: they
+        are stored, with a warning. markdown-topics refuses everything on the list of its own format (`secrets =
+        "seed"`); --allow-sensitive-words lifts the five general words on it.
 
-def secrets(_: click.Group) -> tuple[Section, ...]:
-    """The secrets memoryd recognises, and what happens to them."""
-    return (
-        Section(
-            "Secrets",
-            """
-            What looks like a secret is never repeated: index, search, logs, events, messages and differences show
-            `[redacted:PATTERN]` in its place.
-
-            Certain by their own form are the tokens of some eighty vendors, private keys, bearer headers and JSON web
-            tokens: `add` and `update` refuse them, and in topic files they are a finding. Likely from their context
-            are values such as that of `password=...`, passwords in URLs and commands, and basic authentication: they
-            are stored, with a warning. markdown-topics refuses everything on the list of its own format (`secrets =
-            "seed"`); --allow-sensitive-words lifts the five general words on it.
-
-            `secrets_second_opinion = true` also scans new memories with betterleaks (the extra `secrets`).
-            """,
-        ),
-    )
-
-
-def decisions(_: click.Group) -> tuple[Section, ...]:
-    """Promises, decisions where the formats leave a choice, and limits."""
-    return (
-        Section("Promises", entries=PROMISES),
-        Section("Decisions", entries=DECISIONS),
-        Section("Limits", entries=BOUNDS),
-    )
+        `secrets_second_opinion = true` also scans new memories with betterleaks (the extra `secrets`).
+        """,
+    ),
+)
 
 
 PROMISES = (
@@ -433,4 +414,9 @@ BOUNDS = (
         "that would exceed that. Parsing 64 MB takes 350 MB of memory.",
     ),
     Entry("Disks that report false syncs", "If a disk reports a write as synced that is not, nothing above can help."),
+)
+DECISION_SECTIONS = (
+    Section("Promises", entries=PROMISES),
+    Section("Decisions", entries=DECISIONS),
+    Section("Limits", entries=BOUNDS),
 )

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from memoryd.cli.help.render import Entry, Section
-
-if TYPE_CHECKING:
-    import click
 
 RANKING = """
 `--mode text` compares words, `semantic` compares meanings by vectors, and `hybrid`, the default, combines both. A
@@ -71,12 +66,8 @@ RESULTS = (
         "or a name written in another way (wifi, wi-fi; maxPoolSize, max_pool_size): this names both.",
     ),
 )
-
-
-def ranking(_: click.Group) -> tuple[Section, ...]:
-    """Return how search ranks, and how to read its results."""
-    return (
-        Section("Search", RANKING),
-        Section("Questions", entries=QUESTIONS),
-        Section("Results", entries=RESULTS),
-    )
+SECTIONS = (
+    Section("Search", RANKING),
+    Section("Questions", entries=QUESTIONS),
+    Section("Results", entries=RESULTS),
+)
