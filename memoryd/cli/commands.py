@@ -72,7 +72,10 @@ def group_command(word: str) -> click.Group:
 def method_command(method: Method) -> click.Command:
     """Build the command of one method: its parameters as arguments and options, and --json."""
     assert method.command is not None
-    params = [each for param in method.params if param.cli for each in _parameters(method, param)]
+    params: list[click.Parameter] = []
+    for param in method.params:
+        if param.cli:
+            params += fields.parameters(param) if param.cli == "fields" else [_parameter(method, param)]
     takes_fields = any(param.cli == "fields" for param in method.params)
     return (fields.FieldsCommand if takes_fields else MethodCommand)(
         method.command[-1],
@@ -94,10 +97,6 @@ def _extra_options(method: Method) -> list[click.Parameter]:
         "configuration, else the default ones."
     )
     return [click.Option(["--offline"], metavar="PATH", type=LOCAL_PATH, help=text)]
-
-
-def _parameters(method: Method, param: Param) -> list[click.Parameter]:
-    return fields.parameters(param) if param.cli == "fields" else [_parameter(method, param)]
 
 
 def _parameter(method: Method, param: Param) -> click.Parameter:
@@ -128,7 +127,8 @@ def _parameter(method: Method, param: Param) -> click.Parameter:
 
 def _completion(method: Method, param: Param) -> Complete | None:
     """Return what completes a value by asking the daemon or from a table; None leaves it to the type."""
-    if _names_root(method, param):
+    named_root = param.name == "name" and method.name.startswith("root.") and method.name != "root.add"
+    if param.name == "root" or named_root:
         return complete_roots
     return {"receipt": complete_receipts, "codes": complete_codes, "type": complete_types}.get(param.name)
 
@@ -311,9 +311,3 @@ def _print_result(method: Method, result: Values, *, as_json: bool) -> None:
     from memoryd.cli.views import print_for_people  # noqa: PLC0415 - not needed for `--help`
 
     print_for_people(method.name, result)
-
-
-def _names_root(method: Method, param: Param) -> bool:
-    return param.name == "root" or (
-        param.name == "name" and method.name.startswith("root.") and method.name != "root.add"
-    )

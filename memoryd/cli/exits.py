@@ -78,7 +78,8 @@ def is_final_for_launchd(error: MemorydError, env: Mapping[str, str]) -> bool:
 def report_error(error: MemorydError, *, as_json: bool) -> int:
     """Print an error and return its exit code. With --json it also goes to standard output, as one document."""
     if as_json:
-        print(json.dumps({"error": _plain(error_object(error))}, default=str))  # noqa: T201 - user output
+        document = {"error": {**error_object(error), "message": readable(error.message)}}
+        print(json.dumps(document, default=str))  # noqa: T201 - user output
     print(f"memoryd: {printable(error.message, LINE)}", file=sys.stderr)  # noqa: T201 - user output
     findings = error.data.get("findings", ())
     if len(findings) > 1:
@@ -89,10 +90,6 @@ def report_error(error: MemorydError, *, as_json: bool) -> int:
     if isinstance(extra := error.data.get("extra"), str):
         print(f"hint: {printable(command_for(extra))}", file=sys.stderr)  # noqa: T201 - user output
     return error.exit_code
-
-
-def _plain(error: dict[str, Any]) -> dict[str, Any]:
-    return {**error, "message": readable(error["message"])}
 
 
 def command_for(extra: str, prefix: str = sys.prefix, python: str = sys.executable) -> str:

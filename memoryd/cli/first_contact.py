@@ -146,16 +146,13 @@ def init(ctx: click.Context, paths: tuple[str, ...], yes: bool, dry_run: bool) -
     if asks and not click.confirm(printable(f"Write {target}?"), default=True):
         click.echo("nothing was written")
         return
-    mode = "observe" if stores and not (_may_write() if asks else yes) else None
+    question = "May memoryd write there (index files, upkeep)? If not, it only observes"
+    mode = "observe" if stores and not (click.confirm(question, default=True) if asks else yes) else None
     write_config(target, template(stores, mode=mode))
     click.echo(f"wrote {printable(target)}")
     if mode is not None:
         click.echo('memoryd only observes them; to let it write, remove `mode = "observe"` from the file')
     click.echo("next: memoryd run, or memoryd service install")
-
-
-def _may_write() -> bool:
-    return click.confirm("May memoryd write there (index files, upkeep)? If not, it only observes", default=True)
 
 
 def _show_found(found: Sequence[Detected]) -> None:
@@ -192,17 +189,14 @@ def _find(paths: Sequence[str]) -> list[Detected]:
                 printable(f"searched the first {limit} below {top}; name a PATH to search another part"), err=True
             )
     usual = [] if tops else detect.detect(home, _inspect, os.getcwd())
-    taken = [os.path.realpath(place.path) for place in usual]
-    more = detect.examine(
-        [*tops, *shown],
-        lambda path: None if _is_taken(path, taken) else _inspect(path, mention=path in tops),
-        [top for top in tops if top not in shown],
-    )
+    taken = [f"{os.path.realpath(place.path)}/" for place in usual]
+
+    def inspect(path: str) -> tuple[str | None, str, str] | None:
+        is_taken = any(f"{path}/".startswith(each) or each.startswith(f"{path}/") for each in taken)
+        return None if is_taken else _inspect(path, mention=path in tops)
+
+    more = detect.examine([*tops, *shown], inspect, [top for top in tops if top not in shown])
     return [*usual, *more]
-
-
-def _is_taken(path: str, taken: Sequence[str]) -> bool:
-    return any(f"{path}/".startswith(f"{each}/") or f"{each}/".startswith(f"{path}/") for each in taken)
 
 
 def _inspect(path: str, *, mention: bool = False) -> tuple[str | None, str, str] | None:

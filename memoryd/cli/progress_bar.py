@@ -66,7 +66,8 @@ def _daemon_bars(path: str, root: object) -> Iterator[Bars]:
     with Client(path, timeout=2) as client:
         while True:
             rows = client.call("status", {"root": root} if root else {}).get("roots", [])
-            yield {str(row["name"]): _bar_of_root(row) for row in rows if row.get("progress") or _is_busy(row)}
+            busy = [row for row in rows if row.get("progress") or row.get("busy_with") not in (None, IDLE)]
+            yield {str(row["name"]): _bar_of_root(row) for row in busy}
 
 
 def _meter_bars(name: str, meter: ProgressMeter) -> Iterator[Bars]:
@@ -80,10 +81,6 @@ def _clock_bars(what: str, most_s: float) -> Iterator[Bars]:
     while True:
         passed = time.monotonic() - began
         yield {what: Bar(f"{what}, {format_duration(max(0.0, most_s - passed))} left at most", passed, most_s)}
-
-
-def _is_busy(row: Mapping[str, Any]) -> bool:
-    return row.get("busy_with") not in (None, IDLE)
 
 
 def _bar_of_root(row: Mapping[str, Any]) -> Bar:

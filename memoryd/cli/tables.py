@@ -86,7 +86,8 @@ def draw(
         for at in text:
             widths[at] = min(widths[at], free // len(text))
         needed = [max(_longest_word(columns[at]) if headers[at] in wrapped else 0, MIN_TEXT) for at in text]
-        too_narrow = any(widths[at] < min(need, _whole(columns[at])) for at, need in zip(text, needed, strict=True))
+        whole = [max(map(cell_width, columns[at])) for at in text]
+        too_narrow = any(widths[at] < min(each) for at, *each in zip(text, needed, whole, strict=True))
     else:
         too_narrow = sum(widths) + len(GAP) * (len(headers) - 1) > width
     if too_narrow and any(header in spare for header in headers):
@@ -113,10 +114,6 @@ def draw(
 
 def _longest_word(cells: Sequence[str]) -> int:
     return max((cell_width(word) for cell in cells for word in cell.split() if word.isascii()), default=0)
-
-
-def _whole(cells: Sequence[str]) -> int:
-    return max(map(cell_width, cells))
 
 
 def _blocks(

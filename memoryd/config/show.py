@@ -9,7 +9,6 @@ from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from memoryd.config.settings import DEFAULT, Config, RootConfig
-from memoryd.core.defaults import Limit
 from memoryd.core.records import JsonObject
 
 
@@ -69,7 +68,8 @@ def _root(root: RootConfig) -> dict[str, object]:
         job: _entry(text, root.origins, f"schedule.{job}") for job, text in root.policy.schedule.items()
     }
     shown["limits"] = {
-        file: _entry(_limit(limit), root.origins, f"limits.{file}") for file, limit in root.policy.limits.items()
+        file: _entry("off" if limit is None else to_builtins(limit), root.origins, f"limits.{file}")
+        for file, limit in root.policy.limits.items()
     }
     return shown
 
@@ -78,10 +78,6 @@ def _origin_of_path(root: RootConfig) -> str:
     """Return the origin of the key that names the directory."""
     written = (root.origins.get(key) for key in ("external_path", "path", "memory_path", "project"))
     return next(filter(None, written), root.origin)
-
-
-def _limit(limit: Limit | None) -> object:
-    return "off" if limit is None else to_builtins(limit)
 
 
 def _entry(value: object, origins: Mapping[str, str], name: str) -> dict[str, object]:

@@ -228,7 +228,7 @@ class Problems:
         if not self.found:
             return
         self.found.sort(key=lambda problem: problem[0])
-        texts = [f"{self._place(line)}: {key}: {what}" for line, key, what in self.found]
+        texts = [f"{f'{self.path}:{line}' if line else COMMAND_LINE}: {key}: {what}" for line, key, what in self.found]
         problems = [
             {"file": self.path if line else None, "line": line or None, "key": key, "message": what}
             for line, key, what in self.found
@@ -238,6 +238,3 @@ class Problems:
             hint="nothing was started or changed; correct this and try again",
             data={"problems": problems},
         )
-
-    def _place(self, line: int) -> str:
-        return f"{self.path}:{line}" if line else COMMAND_LINE

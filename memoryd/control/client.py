@@ -57,7 +57,8 @@ class Client:
 
     def call(self, method: str, params: Mapping[str, object] | None = None, timeout: float | None = None) -> Any:
         """Call a method and return its result. Raises the error that the daemon reports, or NoDaemonError."""
-        deadline = _deadline(timeout if timeout is not None else self._timeout)
+        limit = timeout if timeout is not None else self._timeout
+        deadline = None if limit is None else time.monotonic() + limit
         self._last_id += 1
         line = _encode({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": dict(params or {})})
         if len(line) > MAX_LINE:
@@ -191,10 +192,6 @@ def _clean(value: object) -> object:
     if isinstance(value, dict):
         return {readable(str(key)): _clean(item) for key, item in value.items()}
     return [_clean(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _deadline(timeout: float | None) -> float | None:
-    return None if timeout is None else time.monotonic() + timeout
 
 
 def _remaining(deadline: float | None) -> float | None:

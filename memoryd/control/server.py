@@ -218,9 +218,10 @@ class Server:
 
     def _accept_all(self, listener: socket.socket, wake_reader: socket.socket) -> None:
         """Accept clients, and count a heartbeat for data from the other end of `wake_reader`, until it is closed."""
-        poll = select.poll()
+        poll, rest = select.poll(), select.poll()
         poll.register(listener, select.POLLIN)
-        poll.register(wake_reader, select.POLLIN)
+        for each in (poll, rest):
+            each.register(wake_reader, select.POLLIN)
         with wake_reader:
             while True:
                 if any(fd == wake_reader.fileno() for fd, _ in poll.poll()):
@@ -233,7 +234,7 @@ class Server:
                     continue
                 except OSError as error:  # out of descriptors or memory: retry when some are free again
                     self._log_limited("accept_failed", str(error))
-                    _wait(wake_reader, 0.5)
+                    rest.poll(500)
                     continue
                 self._admit(sock)
 
@@ -300,12 +301,6 @@ def refuse_clients(listener: socket.socket, error: MemorydError) -> None:
             _reject(sock, protocol.encode_error(None, error))
     except OSError:  # no client is waiting any more, or a server has closed the socket
         return
-
-
-def _wait(sock: socket.socket, timeout: float) -> None:
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    poll.poll(timeout * 1000)
 
 
 def _topics(request: Request) -> frozenset[str]:

@@ -123,7 +123,7 @@ class Systemd:
 
     def start(self, service: Service) -> None:
         """Enable and start the service, or start it again. Returns once it reports READY. Raises ServiceError."""
-        if service.with_socket and not self._socket_active():
+        if service.with_socket and self._run(self._words("is-active", "--quiet", SOCKET_UNIT)).code:
             self._run(self._words("stop", UNIT))  # a socket cannot be bound under a service that runs
         for words in self.commands(service):
             done = self._run(words)
@@ -175,9 +175,6 @@ class Systemd:
         if self._system or Path("/var/lib/systemd/linger", self._user).exists():
             return []
         return [f"it ends when {self._user} logs out; to keep it running: loginctl enable-linger"]
-
-    def _socket_active(self) -> bool:
-        return self._run(self._words("is-active", "--quiet", SOCKET_UNIT)).code == 0
 
     def _words(self, *words: str) -> list[str]:
         return ["systemctl", *self._scope, *words]

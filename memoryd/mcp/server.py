@@ -115,7 +115,7 @@ class _Handlers:
             return types.CallToolResult(content=[types.TextContent(text=error_text(error))], is_error=True)
         content: list[types.ContentBlock] = [types.TextContent(text=answer_text(result))]
         if context.protocol_version >= _LINKS_SINCE and "embedding" not in result:
-            content += [_link(hit) for hit in result.get("hits", [])]
+            content += [types.ResourceLink(type="resource_link", **_resource(hit)) for hit in result.get("hits", [])]
         return types.CallToolResult(content=content, structured_content=result)
 
     # -- resources --------------------------------------------------------------------------------
@@ -240,7 +240,3 @@ def _resource(row: JsonObject) -> dict[str, Any]:
         "title": row.get("title") or None,
         "description": f"{kind} in {row['root']}" + (", archived" if row.get("archived") else ""),
     }
-
-
-def _link(hit: JsonObject) -> types.ResourceLink:
-    return types.ResourceLink(type="resource_link", **_resource(hit))

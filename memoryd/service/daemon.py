@@ -201,22 +201,21 @@ class Daemon:
                 self._reload_asked = False
                 self._reload_by_signal()
             now = self.clock.monotonic()
-            self._watch_clock(now)
+            jump = self._clockwatch.step(self.clock.wall(), now)
+            if jump is not None:
+                self.roots.after_jump(jump)
             self.roots.settle_troubles()
             self.roots.timetable.run_due()
             self._show_states()
             if now >= tick - TOGETHER_S:
                 tick = now + seconds_to_tick(self.clock.wall())
                 self._supervise()
-            if warm.step(now, working=self._working()):
+            if warm.step(now, working=any(worker.step != "idle" for worker in self.roots.all())):
                 self.roots.warm_up()
             if interval is not None and now >= ping - TOGETHER_S:
                 ping = now + whole_ticks(interval)
                 if self._is_alive():
                     self._notifier.watchdog()
-
-    def _working(self) -> bool:
-        return any(worker.step != "idle" for worker in self.roots.all())
 
     def _sleep(self, seconds: float) -> None:
         table = [] if self._mounts.table is None else [self._mounts.table]
@@ -256,11 +255,6 @@ class Daemon:
             self._stopping = True
         except (MemorydError, OSError) as error:
             log.error("state directory not created", reason=str(error))  # noqa: TRY400 - as above
-
-    def _watch_clock(self, now: float) -> None:
-        jump = self._clockwatch.step(self.clock.wall(), now)
-        if jump is not None:
-            self.roots.after_jump(jump)
 
     def _is_alive(self) -> bool:
         """Return True if no thread hangs; otherwise report which does to the log and the service manager."""

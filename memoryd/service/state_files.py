@@ -56,11 +56,9 @@ class StateFiles:
 
     def changed(self) -> dict[str, list[str]]:
         """Return the files that are gone or are others now, by root. For any thread."""
-        found = {root: [path for path, known in files.items() if _is_lost(path, known)] for root, files in self._all()}
+        opened = list(self._opened.items())  # at once: another thread may add a root
+        found = {root: [path for path, known in files.items() if _is_lost(path, known)] for root, files in opened}
         return {root: paths for root, paths in found.items() if paths}
-
-    def _all(self) -> list[tuple[str, dict[str, _Identity | None]]]:
-        return list(self._opened.items())  # at once: another thread may add a root
 
     def take_lost(self, tell: Tell) -> tuple[str, ...]:
         """Report what is lost, and return the roots that have to be started again."""

@@ -16,7 +16,7 @@ from memoryd.cli.help.render import Entry, Section
 from memoryd.config.keys import DAEMON, ENDPOINT, MEMORY_CONFIGURATION, POLICY, ROOT, SCHEDULE, SEARCH, SECRETS_KEY, Key
 from memoryd.config.settings import DaemonConfig, EndpointConfig, SearchConfig
 from memoryd.config.toml_text import toml
-from memoryd.control.methods import METHODS, Method, Param
+from memoryd.control.methods import METHODS, Method
 from memoryd.control.methods.method_types import TOPICS as EVENT_TOPICS
 from memoryd.core.defaults import DEFAULT_SCHEDULE, Policy
 from memoryd.errors import MemorydError
@@ -120,26 +120,21 @@ def methods(_: click.Group) -> tuple[Section, ...]:
 
 def _method(method: Method) -> str:
     """Return the summary, a paragraph for each parameter, and the fields of the result."""
-    params = (f"{each.name}{'' if each.required else '?'} ({_kind(each)}): {each.help}" for each in method.params)
+    params = (
+        f"{each.name}{'' if each.required else '?'} ({' | '.join(each.choices) or each.type}): {each.help}"
+        for each in method.params
+    )
     result = ", ".join(field.name for field in method.result)
     return "\n\n".join([method.summary, *params, f"Result: {result}."])
-
-
-def _kind(param: Param) -> str:
-    return " | ".join(param.choices) if param.choices else str(param.type)
 
 
 def _errors() -> tuple[Entry, ...]:
     """Return the error codes, each with the names of its errors."""
     names: dict[int, list[str]] = {}
-    for kind in sorted(_error_kinds(), key=lambda kind: -kind.rpc_code):
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, MemorydError)]
+    for kind in sorted(kinds, key=lambda kind: -kind.rpc_code):
         names.setdefault(kind.rpc_code, []).append(kind.name)
     return tuple(Entry(str(code), ", ".join(kinds)) for code, kinds in names.items())
-
-
-def _error_kinds() -> list[type[MemorydError]]:
-    """Return the classes of `memoryd.errors`; packages may define more specific ones."""
-    return [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, MemorydError)]
 
 
 def layouts(_: click.Group) -> tuple[Section, ...]:

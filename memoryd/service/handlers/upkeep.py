@@ -275,7 +275,11 @@ def _merge_repairs(results: Mapping[str, Result]) -> RepairResult:
 
 def _jobs_run_result(jobs: list[JobRow], results: Mapping[str, Result]) -> JobsRunResult:
     changes = {name: each for name, each in results.items() if isinstance(each, ChangeResult)}
-    by_root = {name: _job_result(each) for name, each in results.items()}
+    members = JobResult.__struct_fields__  # those that the result of a job lacks stay UNSET
+    by_root = {
+        name: JobResult(**{member: getattr(each, member, UNSET) for member in members})
+        for name, each in results.items()
+    }
     merged = JobsRunResult(jobs=jobs, plan=PlanRow(_actions(changes)), results=by_root)
     merged.receipt, merged.receipts = _receipts(changes)
     if len(by_root) == 1:
@@ -283,11 +287,6 @@ def _jobs_run_result(jobs: list[JobRow], results: Mapping[str, Result]) -> JobsR
         merged.waiting, merged.created, merged.backups = only.waiting, only.created, only.backups
         merged.locks, merged.forgotten_blobs = only.locks, only.forgotten_blobs
     return merged
-
-
-def _job_result(result: Result) -> JobResult:
-    """Convert the result of any job to one type; members that the result lacks stay UNSET."""
-    return JobResult(**{name: getattr(result, name, UNSET) for name in JobResult.__struct_fields__})
 
 
 def _actions(changes: Mapping[str, ChangeResult]) -> list[ActionRow]:

@@ -197,7 +197,9 @@ class _Direct(InotifyMoveEventGrouper):
                 self._router.report_moved()
             return
         if raw.is_moved_from:
-            self._note_source(event)
+            if len(self._sources) >= MOVES:
+                del self._sources[next(iter(self._sources))]
+            self._sources[raw.cookie] = event
         if raw.is_delete or raw.is_moved_from:
             kind = Change.GONE
         else:
@@ -207,11 +209,6 @@ class _Direct(InotifyMoveEventGrouper):
 
     def get_queued_moved_from_event(self, cookie: int) -> PathedInotifyEvent | None:
         return self._sources.get(cookie)
-
-    def _note_source(self, event: PathedInotifyEvent) -> None:
-        if len(self._sources) >= MOVES:
-            del self._sources[next(iter(self._sources))]
-        self._sources[event.ev.cookie] = event
 
 
 class _Group(InotifyWatchGroup):
@@ -223,7 +220,8 @@ class _Group(InotifyWatchGroup):
 
     def _add_callback(self, path: bytes) -> None:
         """watchdog keeps the former name of a directory met again, and mixes up names by it later."""
-        if self._skips(path):
+        inside = os.fsdecode(path[len(self.path) :]).lstrip("/")
+        if inside and is_ignored(f"{inside}/"):
             return
         names, watches = self._active_callbacks_by_watch, self._active_callbacks_by_path
         try:
@@ -236,10 +234,6 @@ class _Group(InotifyWatchGroup):
         if watches.get(former) == wd:
             del watches[former]
         names[wd], watches[path] = path, wd
-
-    def _skips(self, path: bytes) -> bool:
-        inside = os.fsdecode(path[len(self.path) :]).lstrip("/")
-        return bool(inside) and is_ignored(f"{inside}/")
 
     def _remove_watch_internally(self, wd: WatchDescriptor) -> None:
         """Ignore the KeyError that would end the reader: a path is popped twice when a renamed directory goes."""
