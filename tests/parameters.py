@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memoryd.control.methods import Request
+from memoryd.control.methods.method_types import Request
 
 
 def given(request: Request) -> dict[str, Any]:

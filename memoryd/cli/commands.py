@@ -30,7 +30,8 @@ from memoryd.cli.options import (
     socket_of,
 )
 from memoryd.cli.screen import print_json
-from memoryd.control.methods import Method, Param, groups
+from memoryd.control.methods import groups
+from memoryd.control.methods.method_types import Method, Param
 from memoryd.control.parameters import check_params
 from memoryd.core.spans import is_encodable
 from memoryd.errors import InvalidMemoryError, UsageError

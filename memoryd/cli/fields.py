@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from memoryd.cli.options import MethodCommand
-from memoryd.control.methods import Param
+from memoryd.control.methods.method_types import Param
 from memoryd.errors import InvalidMemoryError, UsageError
 
 FILE_OPTION, TAG_OPTION = "from_file", "field_tags"

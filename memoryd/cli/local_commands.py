@@ -12,7 +12,7 @@ from memoryd.cli import exits
 from memoryd.cli.first_contact import init, try_command
 from memoryd.cli.options import LOCAL_PATH, absolute_path, complete_roots, example, json_option, socket_of
 from memoryd.cli.screen import print_json
-from memoryd.control.methods import LEVELS, TOPICS
+from memoryd.control.methods.method_types import LEVELS, TOPICS
 from memoryd.errors import MemorydError, NoDaemonError, UnknownRootError
 from memoryd.layouts.registry import LAYOUT_CHOICES
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from memoryd.control.methods import Field, Method, Param
+from memoryd.control.methods.method_types import Field, Method, Param
 from memoryd.control.methods.process import DiscoverResult
 from memoryd.control.wire import error_kinds
 from memoryd.core.records import JsonObject

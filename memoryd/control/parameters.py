@@ -8,8 +8,7 @@ from operator import attrgetter
 
 import msgspec
 
-from memoryd.control.methods import Method, Param, Request
-from memoryd.control.methods.method_types import Finite, Name
+from memoryd.control.methods.method_types import Finite, Method, Name, Param, Request
 from memoryd.errors import UsageError, nearest
 
 _KINDS: Mapping[str, tuple[object, str]] = {

@@ -20,7 +20,8 @@ from types import TracebackType
 
 from memoryd.control import discover, endpoint, peer, protocol
 from memoryd.control.connection import Connection, Limits
-from memoryd.control.methods import TABLE, TOPICS, Method, Request, Result
+from memoryd.control.methods import TABLE
+from memoryd.control.methods.method_types import TOPICS, Method, Request, Result
 from memoryd.control.methods.process import DiscoverResult, EventsRequest, TopicsResult
 from memoryd.control.parameters import check_params, name_hint
 from memoryd.control.peer import Peer

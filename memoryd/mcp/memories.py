@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote, unquote_to_bytes
 
-from msgspec import Struct
-
 from memoryd.core.records import JsonObject
 from memoryd.errors import (
     ConflictError,
@@ -53,22 +51,6 @@ def _decoded(text: str) -> str:
         raise UsageError("not the address of a memory", hint="percent-encode the UTF-8 bytes of both parts") from None
 
 
-class Scope(Struct, frozen=True):
-    """The names of visible roots, in the order of the command line; empty means all."""
-
-    names: tuple[str, ...] = ()
-
-    def includes(self, root: object) -> bool:
-        """Return True if an agent may see that root."""
-        return not self.names or root in self.names
-
-    def require(self, root: str | None) -> str | None:
-        """Return the requested root. Raises UnknownRootError if it is out of scope."""
-        if root is not None and not self.includes(root):
-            raise UnknownRootError("this server does not serve this root", hint=f"it serves: {', '.join(self.names)}")
-        return root
-
-
 _REFERENCE_FIELDS = ("root", "id", "uri", "title", "type", "created", "score")
 _UNREADABLE = (UnknownRootError, PausedError, RootMissingError, GuardError)
 """What a root says that cannot be read now. It must not hide a memory of another root."""
@@ -77,11 +59,11 @@ _VECTOR_LENGTH = 32  # a list of at least this many numbers is an embedding, use
 
 class Memories:
     """The operations behind the tools. They raise MemorydError kinds: errors of the daemon, NoDaemonError, and errors
-    for roots out of scope or missing arguments."""
+    for roots out of scope or missing arguments. `roots`: the names of those that an agent may see; empty means all."""
 
-    def __init__(self, call: Call, scope: Scope) -> None:
+    def __init__(self, call: Call, roots: Sequence[str] = ()) -> None:
         self._call = call
-        self._scope = scope
+        self._names = tuple(dict.fromkeys(roots))
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -109,10 +91,10 @@ class Memories:
 
     def status(self, params: JsonObject) -> JsonObject:
         """Return the daemon and the roots that the agent may see."""
-        root = self._scope.require(params.get("root"))
+        root = self._require_visible(params.get("root"))
         status = self._request("status", _without_none({"root": root}))
-        rows = [row for row in status.get("roots", []) if self._scope.includes(row.get("name"))]
-        missing = [name for name in self._scope.names if root is None and name not in {row["name"] for row in rows}]
+        rows = [row for row in status.get("roots", []) if self._includes(row.get("name"))]
+        missing = [name for name in self._names if root is None and name not in {row["name"] for row in rows}]
         result = {
             "version": status.get("version"),
             "pid": status.get("pid"),
@@ -130,7 +112,7 @@ class Memories:
 
     def add(self, params: JsonObject) -> JsonObject:
         """Call `memory.add`; the root may be omitted if there is only one."""
-        root = self._scope.require(params.get("root")) or self._only_root()
+        root = self._require_visible(params.get("root")) or self._only_root()
         return self._with_uri(self._request("memory.add", {**params, "root": root}))
 
     def update(self, params: JsonObject) -> JsonObject:
@@ -154,11 +136,21 @@ class Memories:
 
     # -- calls ------------------------------------------------------------------------------------
 
+    def _includes(self, root: object) -> bool:
+        """Return True if an agent may see that root."""
+        return not self._names or root in self._names
+
+    def _require_visible(self, root: str | None) -> str | None:
+        """Return the requested root. Raises UnknownRootError if an agent may not see it."""
+        if root is not None and not self._includes(root):
+            raise UnknownRootError("this server does not serve this root", hint=f"it serves: {', '.join(self._names)}")
+        return root
+
     def _request(self, method: str, params: JsonObject) -> JsonObject:
         try:
             return self._call(method, params)
         except UnknownRootError as error:
-            if not self._scope.names:
+            if not self._names:
                 raise
             # The daemon's hint names all its roots, also those out of scope.
             raise UnknownRootError(
@@ -167,18 +159,18 @@ class Memories:
 
     def _in_scope(self, params: JsonObject) -> JsonObject:
         """Return the parameters limited to the requested root, or to the roots that the agent may see."""
-        if self._scope.require(params.get("root")) is not None or not self._scope.names:
+        if self._require_visible(params.get("root")) is not None or not self._names:
             return dict(params)
-        return {**params, "roots": list(self._scope.names)}
+        return {**params, "roots": list(self._names)}
 
     def _find(self, params: JsonObject) -> JsonObject:
         """Return the one memory with this id in the roots that the agent may see."""
-        root = self._scope.require(params.get("root"))
-        if root is not None or not self._scope.names:
+        root = self._require_visible(params.get("root"))
+        if root is not None or not self._names:
             return self._require_in_scope(self._request("memory.get", params))
         matches: list[JsonObject] = []
         refusals: list[MemorydError] = []
-        for name in self._scope.names:
+        for name in self._names:
             try:
                 matches.append(self._require_in_scope(self._request("memory.get", {**params, "root": name})))
             except (NotFoundError, *_UNREADABLE) as error:
@@ -194,21 +186,21 @@ class Memories:
 
     def _with_root(self, params: JsonObject) -> JsonObject:
         """Return the parameters with the root that has the memory."""
-        root = self._scope.require(params.get("root")) or self._find({"id": params["id"]})["root"]
+        root = self._require_visible(params.get("root")) or self._find({"id": params["id"]})["root"]
         return {**params, "root": root}
 
     def _require_in_scope(self, row: JsonObject) -> JsonObject:
         """Return the row if its root is in scope, else raise NotFoundError."""
-        if not self._scope.includes(row.get("root")):
+        if not self._includes(row.get("root")):
             raise NotFoundError("no such memory in the roots that this server serves")
         return row
 
     def _rows(self, rows: Sequence[JsonObject]) -> list[JsonObject]:
-        return [self._with_uri(row) for row in rows if self._scope.includes(row.get("root"))]
+        return [self._with_uri(row) for row in rows if self._includes(row.get("root"))]
 
     def _only_root(self) -> str:
-        if len(self._scope.names) == 1:
-            return self._scope.names[0]
+        if len(self._names) == 1:
+            return self._names[0]
         layouts = self.layouts()
         if len(layouts) != 1:
             names = ", ".join(f"{name} ({layout})" for name, layout in layouts.items())

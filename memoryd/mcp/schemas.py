@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from memoryd.control.methods import Param, Request, Result
 from memoryd.control.methods.memories import (
     AddRequest,
     GetRequest,
@@ -26,6 +25,7 @@ from memoryd.control.methods.memories import (
     SearchResult,
     UpdateRequest,
 )
+from memoryd.control.methods.method_types import Param, Request, Result
 from memoryd.control.methods.shared import RootsRequest
 from memoryd.control.methods.status import StatusResult
 from memoryd.control.parameters import name_hint

@@ -23,7 +23,7 @@ from memoryd.core.records import JsonObject
 from memoryd.errors import MemorydError, NotFoundError, UnknownRootError, UsageError
 from memoryd.mcp import schemas, tools
 from memoryd.mcp.client import caller
-from memoryd.mcp.memories import TEMPLATE, Memories, Scope, parse_uri
+from memoryd.mcp.memories import TEMPLATE, Memories, parse_uri
 from memoryd.mcp.tools import answer_text, content_of, error_data, error_text, internal_error, recall_text
 
 _PAGE = 50
@@ -53,7 +53,7 @@ def serve(find_socket: Callable[[], str], roots: Sequence[str], *, read_only: bo
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # The SDK logs requests it could not serve with their values, which may be memories.
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
-    memories = Memories(caller(find_socket), Scope(tuple(dict.fromkeys(roots))))
+    memories = Memories(caller(find_socket), roots)
     try:
         asyncio.run(_serve(build(memories, read_only=read_only)))
     except* BrokenPipeError:

@@ -31,7 +31,8 @@ from memoryd.cli import main, views
 from memoryd.cli.commands import LOCAL, to_params
 from memoryd.cli.main import run
 from memoryd.cli.program import cli
-from memoryd.control.methods import METHODS, TABLE, Method, Request
+from memoryd.control.methods import METHODS, TABLE
+from memoryd.control.methods.method_types import Method, Request
 from memoryd.control.server import Server
 from memoryd.errors import BusyError, ConfigError, InvalidMemoryError, MemorydError
 from tests.daemon import until

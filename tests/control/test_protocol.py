@@ -15,8 +15,8 @@ from msgspec import Meta, to_builtins
 
 from memoryd.control import protocol, wire
 from memoryd.control.discover import document
-from memoryd.control.methods import METHODS, TABLE, Method, Option, Request, Result, by_command, groups
-from memoryd.control.methods.method_types import Finite, Name, parameter
+from memoryd.control.methods import METHODS, TABLE, by_command, groups
+from memoryd.control.methods.method_types import Finite, Method, Name, Option, Request, Result, parameter
 from memoryd.control.parameters import check_params
 from memoryd.control.protocol import InvalidRequest, LineReader, RpcRequest, decode_request
 from memoryd.errors import ConfigError, ConflictError, DiskError, MemorydError, UnauthorisedError, UsageError

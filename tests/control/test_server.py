@@ -24,7 +24,7 @@ from memoryd.control import client as client_module
 from memoryd.control import peer
 from memoryd.control.client import Client
 from memoryd.control.connection import Limits, Outbox
-from memoryd.control.methods import Request
+from memoryd.control.methods.method_types import Request
 from memoryd.control.methods.recovery import UndoRequest
 from memoryd.control.peer import Peer
 from memoryd.control.requests import Answer

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from memoryd.control.client import Client
-from memoryd.control.methods import JOB_NAMES, METHODS, TABLE
+from memoryd.control.methods import METHODS, TABLE
+from memoryd.core.defaults import JOBS
 from memoryd.layouts.registry import LAYOUTS
 from tests.end_to_end.conftest import MakeDaemon
 
@@ -59,7 +60,7 @@ def test_every_answer_has_its_type(daemon: MakeDaemon, root: Path, tmp_path: Pat
         call("backup.verify", root=name)
         call("backup.restore", root=name, file="learnings.jsonl", dry_run=True)
         call("lock.clear", root=name)
-        for job in set(JOB_NAMES) & set(LAYOUTS["jsonl-store"].jobs):
+        for job in set(JOBS) & set(LAYOUTS["jsonl-store"].jobs):
             call("jobs.run", name=job, root=name)
         assert call("history.list", limit=1).entries
         call("undo", receipt=forgotten.receipt, dry_run=True)

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memoryd.control.methods import TABLE, Request
+from memoryd.control.methods import TABLE
+from memoryd.control.methods.method_types import Request
 from memoryd.control.parameters import check_params
 from memoryd.control.requests import Answer
 from memoryd.control.server import Server

@@ -13,7 +13,7 @@ from mcp.server.lowlevel import Server
 
 import memoryd
 from memoryd.mcp.client import caller
-from memoryd.mcp.memories import Memories, Scope
+from memoryd.mcp.memories import Memories
 from memoryd.mcp.server import build
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def server(socket: str, *options: str) -> StdioServerParameters:
 
 def in_process(socket: str, *roots: str, read_only: bool = False) -> Server[Any]:
     """Return the server inside this process, for tests that do not depend on a separate one."""
-    return build(Memories(caller(lambda: socket), Scope(roots)), read_only=read_only)
+    return build(Memories(caller(lambda: socket), roots), read_only=read_only)
 
 
 def session(started: StdioServerParameters | Server[Any], work: Work[T], mode: str = "legacy") -> T:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from memoryd.errors import ConflictError, MemorydError, NotFoundError, PausedError, UnknownRootError, UsageError
 from memoryd.mcp import schemas
-from memoryd.mcp.memories import Memories, Scope, memory_uri, parse_uri
+from memoryd.mcp.memories import Memories, memory_uri, parse_uri
 from memoryd.mcp.tools import TOOLS, content_of, describe, error_text, internal_error, run_tool
 from tests.mcp.fake import FakeDaemon
 
@@ -29,7 +29,7 @@ def daemon() -> FakeDaemon:
 
 
 def limited_to(daemon: FakeDaemon, *roots: str) -> Memories:
-    return Memories(daemon, Scope(roots))
+    return Memories(daemon, roots)
 
 
 class TestTwoRootsOfFive:
@@ -75,7 +75,7 @@ class TestTwoRootsOfFive:
                 raise PausedError("root agents is paused")
             return daemon(method, params)
 
-        memories = Memories(paused, Scope(("agents", "e")))
+        memories = Memories(paused, ("agents", "e"))
         assert memories.get({"id": "e3"})["root"] == "e"
         with pytest.raises(PausedError):
             memories.get({"id": "agents1"})
@@ -98,7 +98,7 @@ class TestTwoRootsOfFive:
         def leaky(method: str, params: Any) -> Values:
             return daemon(method, {name: value for name, value in params.items() if name not in ("root", "roots")})
 
-        memories = Memories(leaky, Scope(("agents", "e")))
+        memories = Memories(leaky, ("agents", "e"))
         assert {hit["root"] for hit in memories.search({"query": "pool"})["hits"]} <= {"agents", "e"}
         assert {row["root"] for row in memories.page({})["memories"]} <= {"agents", "e"}
         with pytest.raises(NotFoundError):

@@ -16,8 +16,9 @@ from memoryd.cli.help.render import Entry, Section
 from memoryd.config.keys import DAEMON, ENDPOINT, MEMORY_CONFIGURATION, POLICY, ROOT, SCHEDULE, SEARCH, SECRETS_KEY, Key
 from memoryd.config.settings import DaemonConfig, EndpointConfig, SearchConfig
 from memoryd.config.toml_text import toml
-from memoryd.control.methods import METHODS, Method
+from memoryd.control.methods import METHODS
 from memoryd.control.methods.method_types import TOPICS as EVENT_TOPICS
+from memoryd.control.methods.method_types import Method
 from memoryd.core.defaults import DEFAULT_SCHEDULE, Policy
 from memoryd.errors import MemorydError
 from memoryd.layouts.codes import CODES

@@ -8,33 +8,7 @@ generic rendering of its result is not enough).
 from __future__ import annotations
 
 from memoryd.control.methods import memories, process, recovery, status, upkeep
-from memoryd.control.methods.method_types import (
-    JOB_NAMES,
-    LEVELS,
-    TOPICS,
-    Field,
-    Method,
-    Option,
-    Param,
-    Request,
-    Result,
-)
-
-__all__ = [
-    "JOB_NAMES",
-    "LEVELS",
-    "METHODS",
-    "TABLE",
-    "TOPICS",
-    "Field",
-    "Method",
-    "Option",
-    "Param",
-    "Request",
-    "Result",
-    "by_command",
-    "groups",
-]
+from memoryd.control.methods.method_types import Method
 
 # In the order in which help and rpc.discover show them.
 METHODS: tuple[Method, ...] = (

@@ -23,7 +23,6 @@ Level = Literal["debug", "info", "warning", "error"]
 JobName = Literal["archive", "limits", "prune", "dedupe", "backup", "locks", "permissions", "verify", "rescan"]
 TOPICS: tuple[str, ...] = get_args(Topic)
 LEVELS: tuple[str, ...] = get_args(Level)
-JOB_NAMES: tuple[str, ...] = get_args(JobName)
 
 Name = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
 """A text without a NUL byte, because it may name a file. Free text is a plain `str`."""
