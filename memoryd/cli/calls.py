@@ -27,20 +27,23 @@ def call_daemon(path: str, method: str, params: Values, *, waits_s: float, quiet
     """Call a method of the daemon and return its result. `quiet`: do not print the evidence before a forced removal."""
     with Client(path) as client:
         if params.get("force") and not quiet:
-            _show_evidence(client.call("lock.list", {key: params[key] for key in params if key != "force"}))
-        if waits_s > LONG_S and not quiet:
-            from memoryd.cli.progress_bar import daemon_bar  # noqa: PLC0415 - only for long work
+            from memoryd.cli.views import print_for_people  # noqa: PLC0415 - only before a forced removal
 
-            with daemon_bar(path, params.get("root")):
+            locks = client.call("lock.list", {key: params[key] for key in params if key != "force"})
+            print_for_people("lock.list", locks)
+        if waits_s > LONG_S and not quiet:
+            from memoryd.cli.progress_bar import daemon_bars, show  # noqa: PLC0415 - only for long work
+
+            with show(daemon_bars(path, params.get("root"))):
                 result = _call(client, method, params, _timeout(waits_s, params))
         else:
             result = _call(client, method, params, _timeout(waits_s, params))
     if not isinstance(result, dict):
         result = {"result": result}
     if method == "shutdown" and isinstance(result.get("pid"), int):
-        from memoryd.cli.progress_bar import waiting_bar  # noqa: PLC0415 - as above
+        from memoryd.cli.progress_bar import show, wait_bars  # noqa: PLC0415 - as above
 
-        with waiting_bar("memoryd is stopping", STOP_WAIT_S):
+        with show(wait_bars("memoryd is stopping", STOP_WAIT_S)):
             wait_until_stopped(result["pid"])
     return result
 
@@ -83,12 +86,6 @@ def _timeout(waits_s: float, params: Values) -> float:
     if "timeout_ms" in params:
         return float(params["timeout_ms"]) / 1000 + _REPLY_MARGIN_S
     return waits_s + _REPLY_MARGIN_S
-
-
-def _show_evidence(locks: Values) -> None:
-    from memoryd.cli.views import print_for_people  # noqa: PLC0415 - only before a forced removal
-
-    print_for_people("lock.list", locks)
 
 
 def join_parts(get_part: Callable[[int], dict[str, Any]]) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from memoryd.cli.options import (
     configuration_of,
     example,
     json_option,
+    layout_option,
 )
 from memoryd.cli.screen import Screen, make_screen, print_json, printable
 from memoryd.cli.views_status import format_counts, name_action
 from memoryd.core.spans import is_encodable
 from memoryd.errors import ConflictError
-from memoryd.layouts.registry import LAYOUT_CHOICES
 
 if TYPE_CHECKING:
     from memoryd.config.detect import Detected
@@ -39,12 +39,7 @@ SHOWN = 12  # findings and actions of each directory; --json has them all
     epilog=example("memoryd try ~/.claude/agents/memories", "memoryd try ~/src/app/memory --json"),
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=LOCAL_PATH)
-@click.option(
-    "--layout",
-    type=click.Choice(LAYOUT_CHOICES),
-    metavar="LAYOUT",
-    help=f"The layout of the PATHs (default: detected): {', '.join(LAYOUT_CHOICES)}.",
-)
+@layout_option
 @click.pass_context
 def try_command(ctx: click.Context, paths: tuple[str, ...], layout: str | None, as_json: bool) -> None:
     """See what memoryd would do with a directory; write nothing.

@@ -10,23 +10,25 @@ import click
 from memoryd import __version__
 from memoryd.cli import exits
 from memoryd.cli.first_contact import init, try_command
-from memoryd.cli.options import LOCAL_PATH, absolute_path, complete_roots, example, json_option, socket_of
+from memoryd.cli.options import (
+    LOCAL_PATH,
+    absolute_path,
+    complete_roots,
+    example,
+    json_option,
+    layout_option,
+    socket_of,
+)
 from memoryd.cli.screen import print_json
 from memoryd.control.methods.method_types import LEVELS, TOPICS
 from memoryd.errors import MemorydError, NoDaemonError, UnknownRootError
-from memoryd.layouts.registry import LAYOUT_CHOICES
 
 ROOTS_WAIT_S = 1.0  # for the names of the roots before an agent is served
 
 
 @click.command(epilog=example("memoryd run ~/.claude/agents/memories --layout jsonl-store"))
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=LOCAL_PATH)
-@click.option(
-    "--layout",
-    type=click.Choice(LAYOUT_CHOICES),
-    metavar="LAYOUT",
-    help=f"The layout of the PATHs (default: detected): {', '.join(LAYOUT_CHOICES)}.",
-)
+@layout_option
 @click.option("--observe", is_flag=True, help="Watch, index for search and report; write nothing in a root unattended.")
 @click.option("--log-format", type=click.Choice(("auto", "console", "json")), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(LEVELS), help="Overrides the configuration.")

@@ -12,6 +12,7 @@ from memoryd.cli.calls import load_configuration
 from memoryd.config.socket_path import find_socket
 from memoryd.control.client import Client
 from memoryd.errors import MemorydError, UsageError
+from memoryd.layouts.registry import LAYOUT_CHOICES
 
 if TYPE_CHECKING:
     from memoryd.config.settings import Config
@@ -24,6 +25,14 @@ NOT_UTF8_HINT = "rename the directory; `memoryd run DIRECTORY` serves it as it i
 
 LOCAL_PATH = click.Path(readable=False)
 """A path that the shell completes. click would call one that may not be read wrong usage."""
+
+
+layout_option = click.option(
+    "--layout",
+    type=click.Choice(LAYOUT_CHOICES),
+    metavar="LAYOUT",
+    help=f"The layout of the PATHs (default: detected): {', '.join(LAYOUT_CHOICES)}.",
+)
 
 
 class MethodCommand(click.Command):

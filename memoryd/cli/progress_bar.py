@@ -41,33 +41,25 @@ Bars = Mapping[str, Bar]
 
 
 @contextmanager
-def daemon_bar(path: str, root: object = None) -> Iterator[None]:
-    """Show the long work of the daemon in this root, or in any, until the block ends."""
-    with _show(_daemon_bars(path, root)):
-        yield
-
-
-@contextmanager
 def local_bar(name: str) -> Iterator[ProgressMeter]:
     """Yield a meter for work in this process, which is shown until the block ends."""
     meter = ProgressMeter(time.monotonic)
-    with _show(_meter_bars(name, meter)):
+    with show(_meter_bars(name, meter)):
         yield meter
 
 
-@contextmanager
-def waiting_bar(what: str, most_s: float) -> Iterator[None]:
-    """Show how much time of a limited wait has passed, until the block ends."""
-    with _show(_clock_bars(what, most_s)):
-        yield
-
-
-def _daemon_bars(path: str, root: object) -> Iterator[Bars]:
+def daemon_bars(path: str, root: object) -> Iterator[Bars]:
+    """Yield the long work of the daemon in this root, or in any."""
     with Client(path, timeout=2) as client:
         while True:
             rows = client.call("status", {"root": root} if root else {}).get("roots", [])
-            busy = [row for row in rows if row.get("progress") or row.get("busy_with") not in (None, IDLE)]
-            yield {str(row["name"]): _bar_of_root(row) for row in busy}
+            bars = {}
+            for row in rows:
+                if row.get("progress"):
+                    bars[row["name"]] = _bar_of(row["name"], row["progress"])
+                elif row.get("busy_with") not in (None, IDLE):
+                    bars[row["name"]] = Bar(f"{row['name']}: {row['busy_with']}", 0, None)
+            yield bars
 
 
 def _meter_bars(name: str, meter: ProgressMeter) -> Iterator[Bars]:
@@ -76,17 +68,12 @@ def _meter_bars(name: str, meter: ProgressMeter) -> Iterator[Bars]:
         yield {} if progress is None else {name: _bar_of(name, {each: getattr(progress, each) for each in MEMBERS})}
 
 
-def _clock_bars(what: str, most_s: float) -> Iterator[Bars]:
+def wait_bars(what: str, most_s: float) -> Iterator[Bars]:
+    """Yield how much time of a limited wait has passed."""
     began = time.monotonic()
     while True:
         passed = time.monotonic() - began
         yield {what: Bar(f"{what}, {format_duration(max(0.0, most_s - passed))} left at most", passed, most_s)}
-
-
-def _bar_of_root(row: Mapping[str, Any]) -> Bar:
-    if row.get("progress"):
-        return _bar_of(row["name"], row["progress"])
-    return Bar(f"{row['name']}: {row['busy_with']}", 0, None)
 
 
 def _bar_of(name: object, progress: Mapping[str, Any]) -> Bar:
@@ -94,7 +81,7 @@ def _bar_of(name: object, progress: Mapping[str, Any]) -> Bar:
 
 
 @contextmanager
-def _show(states: Iterator[Bars]) -> Iterator[None]:
+def show(states: Iterator[Bars]) -> Iterator[None]:
     """Draw bars on standard error, if it is a terminal, until the block ends. `states`: the bars at each update."""
     if not sys.stderr.isatty():
         yield

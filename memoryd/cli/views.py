@@ -253,21 +253,6 @@ def show_reload(screen: Screen, result: Result) -> None:
             screen.line(f"{name}: {entry}")
 
 
-def show_log_level(screen: Screen, result: Result) -> None:
-    """Show the log level."""
-    screen.line(f"log level: {result.get('level')}")
-
-
-def show_metrics(screen: Screen, result: Result) -> None:
-    """Show the metrics as Prometheus text."""
-    screen.line(str(result.get("text", "")).rstrip("\n"))
-
-
-def show_stopped(screen: Screen, result: Result) -> None:
-    """Show that the daemon has stopped."""
-    screen.line(f"memoryd (pid {result.get('pid')}) has stopped")
-
-
 def show_generic(screen: Screen, result: Result) -> None:
     """Show any result as names and values."""
     screen.fields(result.items(), indent=0)
@@ -309,9 +294,9 @@ VIEWS: dict[str, View] = {
     "config.show": show_settings,
     "config.validate": show_validation,
     "config.reload": show_reload,
-    "log.level": show_log_level,
-    "metrics": show_metrics,
-    "shutdown": show_stopped,
+    "log.level": lambda screen, result: screen.line(f"log level: {result.get('level')}"),
+    "metrics": lambda screen, result: screen.line(str(result.get("text", "")).rstrip("\n")),  # for Prometheus
+    "shutdown": lambda screen, result: screen.line(f"memoryd (pid {result.get('pid')}) has stopped"),
 }
 
 

@@ -101,8 +101,8 @@ class _Handlers:
             layouts = await asyncio.wait_for(_in_thread(self._memories.layouts), _LAYOUTS_S)
         except (MemorydError, TimeoutError):
             layouts = {}  # no daemon yet, or a stuck one: each call reports it
-        available = tools.available_tools(read_only=self._read_only)
-        return types.ListToolsResult(tools=[_tool(tool, layouts) for tool in available])
+        offered = [tool for tool in tools.TOOLS.values() if not (self._read_only and tool.writes)]
+        return types.ListToolsResult(tools=[_tool(tool, layouts) for tool in offered])
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         tool = tools.TOOLS.get(params.name)

@@ -129,11 +129,6 @@ TOOLS: dict[str, Tool] = {
 }
 
 
-def available_tools(*, read_only: bool) -> list[Tool]:
-    """Return the tools that a server offers."""
-    return [tool for tool in TOOLS.values() if not (read_only and tool.writes)]
-
-
 def describe(tool: Tool, layouts: Mapping[str, str]) -> str:
     """Return the description of a tool; that of `add_memory` lists the current roots."""
     if tool.name != "add_memory" or not layouts:

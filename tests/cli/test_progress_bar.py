@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from memoryd.cli import progress_bar
-from memoryd.cli.progress_bar import daemon_bar, local_bar, waiting_bar
+from memoryd.cli.progress_bar import daemon_bars, local_bar, show, wait_bars
 from memoryd.core.progress import ProgressMeter
 from tests.daemon import until
 
@@ -54,14 +54,14 @@ def test_work_of_the_daemon_is_shown_also_where_it_is_not_measured(monkeypatch: 
     client = MagicMock()
     client.return_value.__enter__.return_value.call.return_value = {"roots": rows}
     monkeypatch.setattr(progress_bar, "Client", client)
-    with redirect_stderr(Stream(terminal=True)) as terminal, daemon_bar("socket"):
+    with redirect_stderr(Stream(terminal=True)) as terminal, show(daemon_bars("socket", None)):
         until(lambda: "two: reading 25 %" in terminal.getvalue(), "the bars are drawn")
     assert "one: dedupe" in terminal.getvalue()
     assert "three" not in terminal.getvalue()
 
 
 def test_a_wait_shows_how_long_it_may_last() -> None:
-    with redirect_stderr(Stream(terminal=True)) as terminal, waiting_bar("memoryd is stopping", 9000):
+    with redirect_stderr(Stream(terminal=True)) as terminal, show(wait_bars("memoryd is stopping", 9000)):
         until(lambda: "memoryd is stopping, 2 h left at most" in terminal.getvalue(), "the bar is drawn")
 
 
