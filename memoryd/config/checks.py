@@ -1,4 +1,4 @@
-"""Checks of single values: msgspec checks type and bounds, this module writes the messages.
+"""Checks of single values of the configuration, and their messages.
 
 A check raises ValueError (usually WrongValueError) with one sentence: what is wrong, and what is allowed instead. No
 check depends on the disk, the clock or another key.
@@ -12,9 +12,7 @@ import re
 import urllib.parse
 import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
-
-import msgspec
+from typing import Any, TypeVar
 
 from memoryd.core.defaults import KB, MB, Limit, LimitKind
 from memoryd.core.schedule import ALLOWED, Adaptive, parse_schedule
@@ -52,27 +50,30 @@ def shown(value: object) -> str:
         return "a very large number"  # Python refuses to print integers of more than 4300 digits
 
 
-def _require(value: object, kind: object, wrong: str) -> None:
-    """Raise WrongValueError with the message `wrong` unless msgspec accepts the value as that type."""
-    try:
-        msgspec.convert(value, kind)
-    except (msgspec.ValidationError, ValueError):  # a ValueError: an integer too large to be printed
-        raise WrongValueError(wrong) from None
+T = TypeVar("T")
+
+
+def _require(value: object, kind: type[T], wrong: str) -> T:
+    """Return the value if it is of that type; a boolean is no number. Raises WrongValueError, which says `wrong`."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise WrongValueError(wrong)
+    return value
 
 
 def number(low: float, high: float) -> Check:
     """Make a check for finite numbers within the bounds."""
-    return _bounded(int | float, "a number", low, high, f"allowed: {low:.15g} to {high:.15g}")
+    return _bounded((int, float), "a number", low, high, f"allowed: {low:.15g} to {high:.15g}")
 
 
 def integer(low: int, high: int) -> Check:
     """Make a check for whole numbers within the bounds."""
-    return _bounded(int, "a whole number", low, high, f"allowed: {low} to {high}")
+    return _bounded((int,), "a whole number", low, high, f"allowed: {low} to {high}")
 
 
-def _bounded(kind: object, noun: str, low: float, high: float, allowed: str) -> Check:
-    def check(value: object) -> float:
-        _require(value, kind, f"is {shown(value)}, not {noun}; {allowed}")
+def _bounded(kinds: tuple[type, ...], noun: str, low: float, high: float, allowed: str) -> Check:
+    def check(value: object) -> object:
+        if type(value) not in kinds:  # a boolean is no number
+            raise WrongValueError(f"is {shown(value)}, not {noun}; {allowed}")
         assert isinstance(value, int | float)
         if not low <= value <= high:  # not-a-number is neither
             raise WrongValueError(f"{shown(value)} is out of range; {allowed}")
@@ -83,18 +84,17 @@ def _bounded(kind: object, noun: str, low: float, high: float, allowed: str) -> 
 
 def flag(value: object) -> bool:
     """Check that it is true or false."""
-    _require(value, bool, f"is {shown(value)}; allowed: true, false")
-    return value is True
+    return _require(value, bool, f"is {shown(value)}; allowed: true, false")
 
 
 def choice(*allowed: str) -> Check:
     """Make a check for one of several words."""
-    literal = Literal.__getitem__(tuple(map(str, allowed)))
 
     def check(value: object) -> str:
-        ask = suggestion(value, allowed) if isinstance(value, str) and value not in allowed else ""
-        _require(value, literal, f"is {shown(value)}; {ask}allowed: {', '.join(allowed)}")
-        return str(value)
+        if not isinstance(value, str) or value not in allowed:
+            ask = suggestion(value, allowed) if isinstance(value, str) else ""
+            raise WrongValueError(f"is {shown(value)}; {ask}allowed: {', '.join(allowed)}")
+        return value
 
     return check
 
@@ -104,18 +104,16 @@ def choices(*allowed: str) -> Check:
     one = choice(*allowed)
 
     def check(value: object) -> tuple[str, ...]:
-        _require(value, list, f"is {shown(value)}, not an array; allowed: an array of {', '.join(allowed)}")
-        assert isinstance(value, list)
-        return tuple(dict.fromkeys(one(element) for element in value))
+        wrong = f"is {shown(value)}, not an array; allowed: an array of {', '.join(allowed)}"
+        return tuple(dict.fromkeys(map(one, _require(value, list, wrong))))
 
     return check
 
 
 def globs(value: object) -> tuple[str, ...]:
     """Check patterns of paths beneath a root."""
-    _require(value, list, f'is {shown(value)}, not an array; allowed: an array of globs, as ["*.draft.md", "private/"]')
-    assert isinstance(value, list)
-    return tuple(dict.fromkeys(_glob(element) for element in value))
+    wrong = f'is {shown(value)}, not an array; allowed: an array of globs, as ["*.draft.md", "private/"]'
+    return tuple(dict.fromkeys(map(_glob, _require(value, list, wrong))))
 
 
 def _glob(value: object) -> str:
@@ -127,13 +125,12 @@ def _glob(value: object) -> str:
 
 def words(value: object) -> str:
     """Check a text that can be a path or a name: neither empty nor with a NUL character."""
-    _require(value, str, f"is {shown(value)}; allowed: a text in quotes")
-    assert isinstance(value, str)
-    if not value.strip():
+    text = _require(value, str, f"is {shown(value)}; allowed: a text in quotes")
+    if not text.strip():
         raise WrongValueError("is empty")
-    if "\0" in value:
+    if "\0" in text:
         raise WrongValueError("contains a NUL character")
-    return value
+    return text
 
 
 def url(value: object) -> str:
@@ -163,9 +160,8 @@ def timezone(value: object) -> str:
 
 def size(value: object) -> int:
     """Check a size and return bytes; KB, MB and GB are powers of 1024."""
-    _require(value, int | str, f"is {shown(value)}; allowed: {SIZE_EXAMPLE}")
-    assert isinstance(value, int | str)
-    found = value if isinstance(value, int) else _bytes(value)
+    wrong = f"is {shown(value)}; allowed: {SIZE_EXAMPLE}"
+    found = _bytes(value) if isinstance(value, str) else _require(value, int, wrong)
     if not 1 <= found <= MAX_INTEGER:
         raise WrongValueError(f"{shown(value)} is out of range; allowed: {SIZE_EXAMPLE}, at least 1")
     return found
@@ -182,11 +178,10 @@ def schedule(job: str) -> Check:
     """Make a check for the schedule of a job: a cron line, an interval, or off."""
 
     def check(value: object) -> str:
-        _require(value, str, f"is {shown(value)}; allowed: {ALLOWED}")
-        assert isinstance(value, str)
-        if isinstance(parse_schedule(value), Adaptive) and job != "rescan":
+        text = _require(value, str, f"is {shown(value)}; allowed: {ALLOWED}")
+        if isinstance(parse_schedule(text), Adaptive) and job != "rescan":
             raise WrongValueError(f'"adaptive" is only for rescan; allowed: {ALLOWED}')
-        return " ".join(value.lower().split())
+        return " ".join(text.lower().split())
 
     return check
 
