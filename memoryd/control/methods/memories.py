@@ -25,8 +25,6 @@ from memoryd.core.records import JsonObject
 
 MemoryId = Annotated[str, parameter("the memory, by the id that search and list print", Option("argument"))]
 InRoot = Annotated[Name | None, parameter("the root it is in (default: search all)", Option("--root", "ROOT"))]
-User = Annotated[Name | None, parameter("whose memories, in layouts that separate users", Option("--user", "USER"))]
-Roots = Annotated[list[str] | None, parameter("only these roots")]
 AllowSensitiveWords = Annotated[
     bool,
     parameter(
@@ -34,25 +32,36 @@ AllowSensitiveWords = Annotated[
         Option("--allow-sensitive-words"),
     ),
 ]
-OfType = Annotated[Name | None, parameter("only memories of this type", Option("--type", "TYPE"))]
-Tags = Annotated[
-    list[str] | None, parameter("only memories with this tag; repeat to require several tags", Option("--tag", "TAG"))
-]
-Since = Annotated[
-    Name | None,
-    parameter(
-        "only memories created since: 2026-01-31 (in UTC), a timestamp, 30d, or 'last week'", Option("--since", "D")
-    ),
-]
-Until = Annotated[
-    Name | None,
-    parameter("only memories created until then, that day included; as --since", Option("--until", "D")),
-]
-Archived = Annotated[bool, parameter("include archived memories", Option("--archived"))]
 Count = Annotated[int, Meta(ge=1, le=1000)]
 
 
-class SearchRequest(Request, kw_only=True):
+class FilterRequest(Request, kw_only=True):
+    """The memories that a search or a list covers."""
+
+    root: RootOption = None
+    roots: Annotated[list[str] | None, parameter("only these roots")] = None
+    type: Annotated[Name | None, parameter("only memories of this type", Option("--type", "TYPE"))] = None
+    tags: Annotated[
+        list[str] | None,
+        parameter("only memories with this tag; repeat to require several tags", Option("--tag", "TAG")),
+    ] = None
+    since: Annotated[
+        Name | None,
+        parameter(
+            "only memories created since: 2026-01-31 (in UTC), a timestamp, 30d, or 'last week'", Option("--since", "D")
+        ),
+    ] = None
+    until: Annotated[
+        Name | None,
+        parameter("only memories created until then, that day included; as --since", Option("--until", "D")),
+    ] = None
+    archived: Annotated[bool, parameter("include archived memories", Option("--archived"))] = False
+    user: Annotated[
+        Name | None, parameter("whose memories, in layouts that separate users", Option("--user", "USER"))
+    ] = None
+
+
+class SearchRequest(FilterRequest, kw_only=True):
     """A search: the query and the roots."""
 
     query: Annotated[str | None, parameter("what to look for", Option("argument", joined=True))] = None
@@ -60,14 +69,6 @@ class SearchRequest(Request, kw_only=True):
         Name | None, parameter("search for memories like this one instead of words", Option("--similar", "ID"))
     ] = None
     vector: Annotated[list[Finite] | None, parameter("search for memories near this vector instead of words")] = None
-    root: RootOption = None
-    roots: Roots = None
-    type: OfType = None
-    tags: Tags = None
-    since: Since = None
-    until: Until = None
-    archived: Archived = False
-    user: User = None
     mode: Annotated[Mode | None, parameter("how to search (default: hybrid)", Option("--mode"))] = None
     rerank: Annotated[
         Rerank | None,
@@ -99,17 +100,9 @@ class GetRequest(Request, kw_only=True):
     ] = None
 
 
-class ListRequest(Request, kw_only=True):
-    """Filters for listing memories."""
+class ListRequest(FilterRequest, kw_only=True):
+    """A page of memories to list."""
 
-    root: RootOption = None
-    roots: Roots = None
-    type: OfType = None
-    tags: Tags = None
-    since: Since = None
-    until: Until = None
-    archived: Archived = False
-    user: User = None
     limit: Annotated[Count | None, parameter("maximum number of results (default: 50)", Option("--limit", "N"))] = None
     cursor: Annotated[Name | None, parameter("continue from the previous page", Option("--cursor", "CURSOR"))] = None
 

@@ -34,9 +34,10 @@ class Request(Struct, kw_only=True, forbid_unknown_fields=True):
 
     @classmethod
     def params(cls) -> tuple[Param, ...]:
-        """Return the parameters that a call takes, in the order of the fields."""
+        """Return the parameters that a call takes: the arguments of its command, then the others as in the fields."""
         hints = get_type_hints(cls, include_extras=True)
-        return tuple(_param(field, hints[field.name]) for field in _fields(cls))
+        found = [_param(field, hints[field.name]) for field in _fields(cls)]
+        return tuple(sorted(found, key=lambda param: param.cli != "argument"))
 
 
 class NoParameters(Request):
@@ -138,7 +139,7 @@ class Method(Struct, frozen=True, dict=True):
 
     @cached_property
     def params(self) -> tuple[Param, ...]:
-        """The parameters, in the order of the fields of the request."""
+        """The parameters of the request."""
         return self.request.params()
 
     @cached_property
