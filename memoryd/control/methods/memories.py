@@ -23,8 +23,6 @@ from memoryd.core.records import JsonObject
 
 # --- parameters
 
-MemoryId = Annotated[str, parameter("the memory, by the id that search and list print", Option("argument"))]
-InRoot = Annotated[Name | None, parameter("the root it is in (default: search all)", Option("--root", "ROOT"))]
 AllowSensitiveWords = Annotated[
     bool,
     parameter(
@@ -88,11 +86,16 @@ class SearchRequest(FilterRequest, kw_only=True):
     ] = None
 
 
-class GetRequest(Request, kw_only=True):
-    """The id of the memory to read."""
+class MemoryRequest(Request, kw_only=True):
+    """A memory, by its id and its root."""
 
-    id: MemoryId
-    root: InRoot = None
+    id: Annotated[str, parameter("the memory, by the id that search and list print", Option("argument"))]
+    root: Annotated[Name | None, parameter("the root it is in (default: search all)", Option("--root", "ROOT"))] = None
+
+
+class GetRequest(MemoryRequest, kw_only=True):
+    """The memory to read, or a part of it."""
+
     touch: Annotated[bool, parameter("count this as a use of the memory", Option("--touch"))] = False
     offset: Annotated[
         Annotated[int, Meta(ge=0)] | None,
@@ -127,20 +130,11 @@ class AddRequest(Request, kw_only=True):
     allow_sensitive_words: AllowSensitiveWords = False
 
 
-class UpdateRequest(Request, kw_only=True):
+class UpdateRequest(MemoryRequest, kw_only=True):
     """The memory to change, and its new fields."""
 
-    id: MemoryId
-    root: InRoot = None
     changes: Annotated[JsonObject, parameter("the fields that change", Option("fields"))]
     allow_sensitive_words: AllowSensitiveWords = False
-
-
-class MemoryRequest(Request, kw_only=True):
-    """The memory to forget or restore."""
-
-    id: MemoryId
-    root: InRoot = None
 
 
 # --- results

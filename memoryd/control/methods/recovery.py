@@ -19,7 +19,6 @@ from memoryd.control.methods.method_types import (
 from memoryd.control.methods.shared import ChangeResult, DryRun, RootOption, RootsRequest
 
 File = Annotated[Name | None, parameter("only this memory file, relative to its root", Option("--file", "FILE"))]
-BackupId = Annotated[Name | None, parameter("this backup, by the id that `backup list` shows", Option("--at", "ID"))]
 
 # --- backups
 
@@ -55,7 +54,9 @@ class BackupListRequest(RootsRequest, kw_only=True):
     """The backups to list or verify."""
 
     file: File = None
-    at: BackupId = None
+    at: Annotated[Name | None, parameter("this backup, by the id that `backup list` shows", Option("--at", "ID"))] = (
+        None
+    )
 
 
 class BackupCreateRequest(RootsRequest, kw_only=True):
@@ -65,11 +66,9 @@ class BackupCreateRequest(RootsRequest, kw_only=True):
     dry_run: DryRun = False
 
 
-class BackupRestoreRequest(RootsRequest, kw_only=True):
+class BackupRestoreRequest(BackupListRequest, kw_only=True):
     """The file to restore, and the backup."""
 
-    file: File = None
-    at: BackupId = None
     dry_run: DryRun = False
 
 
