@@ -36,7 +36,6 @@ class Client:
 
     def __init__(self, path: str | os.PathLike[str], timeout: float | None = 30.0) -> None:
         self.path = os.fspath(path)
-        self.hello: JsonObject = {}
         self._timeout = timeout
         self._sock: socket.socket | None = None
         self._buffer = bytearray()
@@ -67,7 +66,7 @@ class Client:
         while True:
             message = self._receive(deadline)
             if "method" in message:
-                self._handle_notification(message)
+                self._keep_event(message)
             elif message.get("id") == self._last_id and "result" in message:
                 return message["result"]
             elif message.get("id") in (self._last_id, None):
@@ -80,16 +79,14 @@ class Client:
             while self._events:
                 yield self._events.popleft()
             try:
-                self._handle_notification(self._receive(None))
+                self._keep_event(self._receive(None))
             except NoDaemonError:
                 return
 
-    def _handle_notification(self, message: JsonObject) -> None:
+    def _keep_event(self, message: JsonObject) -> None:
         params = message.get("params")
         if message.get("method") == "event" and isinstance(params, dict):
             self._events.append(params)
-        elif message.get("method") == "hello" and isinstance(params, dict):
-            self.hello = params
 
     # -- the wire ---------------------------------------------------------------------------------
 
