@@ -372,7 +372,6 @@ class Root:
                 with self._own_change():
                     done = self._indexer.read(paths, watching=self.health.watch.active)
                     self._note_changes(done, self._clock.monotonic())
-            self.store.journal.fold()
         except (OSError, MemorydError) as error:
             self.trouble(error)
         self.note_backups()

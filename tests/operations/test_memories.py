@@ -318,3 +318,19 @@ class TestReads:
         new = read(world, uuid(1))
         assert new is not None
         assert not new.archived
+
+
+def test_a_change_that_cannot_be_recorded_as_done_succeeds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is changed by then, and a client that got an error would store the memory twice."""
+    filled(world)
+    with monkeypatch.context() as patch:
+
+        def full(*_: object, **__: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(world.store.journal, "finish", full)
+        done = add(world)
+    assert done.receipt is not None
+    assert world.store.journal.entry(done.receipt).state == "begun"
+    world.restart()
+    assert world.store.journal.entry(done.receipt).state == "done"

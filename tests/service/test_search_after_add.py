@@ -133,7 +133,7 @@ def test_what_another_daemon_tends_is_not_even_opened(tmp_path: Path) -> None:
     (root / LEARNINGS).write_bytes(lines(learning(1)))
     with Tree(str(root)) as tree, lock_directory(tree.fd, tree.path), pytest.raises(AlreadyRunningError):
         dedupe_path(str(root), 0.0, Config(), state_dir=str(state), threshold=None, dry_run=True)
-    assert not state.exists(), "its journal has a spool that only its daemon may empty"
+    assert not state.exists(), "its journal is open in its daemon alone"
 
 
 @pytest.fixture
@@ -181,21 +181,6 @@ def test_a_root_in_doubt_is_not_read_for_what_was_stored_before(world: World, te
     tending.health.check = RootCheck("ok")
     tending.index_own([LEARNINGS])
     assert world.store.catalogue.file(LEARNINGS) is None
-
-
-def test_a_journal_that_cannot_take_the_spool_in_keeps_nothing_from_being_found(
-    world: World, tending: Root, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full() -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(world.store.journal, "fold", full)
-    world.write(LEARNINGS, lines(learning(1), learning(2)))
-    tending.index_own([LEARNINGS])
-    row = world.store.catalogue.file(LEARNINGS)
-    assert row is not None
-    assert row.records == 2
-    assert "No space" in str(tending.health.reason)
 
 
 def test_a_full_reading_of_events_with_the_longest_names_is_many() -> None:

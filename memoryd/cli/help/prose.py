@@ -186,10 +186,7 @@ PLACES = (
 STATE = "In roots/NAME-HASH/ of the state directory, for each root:"
 STATE_FILES = (
     Entry("catalogue.sqlite", "The search index. It can be deleted at any time and is rebuilt from the files."),
-    Entry(
-        "journal.sqlite, journal.sqlite-spool",
-        "What memoryd changed, with receipts for undo; times of jobs; quarantine.",
-    ),
+    Entry("journal.sqlite", "What memoryd changed, with receipts for undo; times of jobs; quarantine."),
     Entry("snapshots.sqlite", "Backups of layouts without a backup directory of their own."),
     Entry(
         "NAME.spare",

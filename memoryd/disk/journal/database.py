@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,21 +33,12 @@ class JournalError(MemorydError):
 
 
 class Database:
-    """A SQLite file. `schema[n]`: the statements that migrate version n to n + 1. `before` is called at the start of
-    each transaction, `after` when it is committed. Thread-safe; hold `lock` to make several calls atomic."""
+    """A SQLite file. `schema[n]`: the statements that migrate version n to n + 1. Thread-safe; hold `lock` to make
+    several calls atomic."""
 
-    def __init__(
-        self,
-        path: str,
-        schema: Sequence[Sequence[str]],
-        *,
-        before: Callable[[sqlite3.Connection], None] = lambda _: None,
-        after: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, path: str, schema: Sequence[Sequence[str]]) -> None:
         self.path = path
         self.lock = threading.RLock()
-        self.before = before
-        self.after = after
         self._durable = True
         _create_private(path)
         with translate_errors(path):
@@ -99,10 +90,8 @@ class Database:
             self._sync(durable)
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
-                self.before(self.connection)
                 yield self.connection
                 self.connection.execute("COMMIT")
-                self.after()
             except BaseException:
                 if self.connection.in_transaction:  # SQLite has already rolled back on a full disk
                     self.connection.execute("ROLLBACK")
@@ -129,29 +118,21 @@ FACT_TABLES = ("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)",)
 
 
 class Facts:
-    """Small facts about a root, as JSON by key. Cached after the first read, since every command needs them and no
-    other process writes them."""
+    """Small facts about a root, as JSON by key."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._cache: dict[str, str | None] = {}
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the JSON value stored under `key`."""
-        with self._db.lock:
-            if key not in self._cache:
-                rows = self._db.rows("SELECT value FROM meta WHERE key = ?", key)
-                self._cache[key] = rows[0]["value"] if rows else None
-            stored = self._cache[key]
-        return default if stored is None else json.loads(stored)
+        rows = self._db.rows("SELECT value FROM meta WHERE key = ?", key)
+        return json.loads(rows[0]["value"]) if rows else default
 
     def set(self, key: str, value: Any) -> None:
         """Store a JSON value under `key`; tuples come back as lists."""
         encoded = json.dumps(value)
-        with self._db.lock:
-            self._cache.pop(key, None)
-            with self._db.writing() as db:
-                db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, encoded))
+        with self._db.writing() as db:
+            db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, encoded))
 
 
 def to_blob(text: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Iterator
 from itertools import count
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -88,34 +88,12 @@ _RANDOM_BITS = 18  # after those of the time
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 in sort order, without letters that look alike
 
 
-class Receipts:
-    """Generator of the receipts of one journal: short ids of changes that sort by time and differ between roots
-    (`20260131-k2f7xqa`). `salt`: the journal's path. `used_between(first, last)` returns the receipts in use in that
-    range; since only this object creates receipts, it is called at most once per second."""
-
-    def __init__(self, salt: str, used_between: Callable[[str, str], set[str]]) -> None:
-        self._salt = salt
-        self._used_between = used_between
-        self._second: int | None = None
-        self._used: set[str] = set()  # in that second
-
-    def next_free(self, now: float) -> str:
-        """Return an unused receipt. `now` in epoch seconds."""
-        if self._second != int(now):
-            self._used = self._used_between(_format(now, 0), _format(now, 2**_RANDOM_BITS - 1))
-            self._second = int(now)
-        for attempt in count():
-            receipt = _receipt(self._salt, now, attempt)
-            if receipt not in self._used:
-                self._used.add(receipt)
-                return receipt
-        raise AssertionError("count() never ends")
-
-
-def _receipt(salt: str, now: float, attempt: int) -> str:
-    """Make a receipt from a hash, so that roots whose jobs run in the same second get different ones."""
-    random = int.from_bytes(digest_of(to_blob(f"{salt}\n{now!r}\n{attempt}")).digest()[:4], "big")
-    return _format(now, random % 2**_RANDOM_BITS)
+def receipts(salt: str, now: float) -> Iterator[str]:
+    """Yield candidates for the receipt of a change: short ids that sort by time (`20260131-k2f7xqa`), made from a hash,
+    so that roots whose jobs run in the same second get different ones. `salt`: the journal's path."""
+    for attempt in count():
+        random = int.from_bytes(digest_of(to_blob(f"{salt}\n{now!r}\n{attempt}")).digest()[:4], "big")
+        yield _format(now, random % 2**_RANDOM_BITS)
 
 
 def _format(now: float, random: int) -> str:

@@ -2,37 +2,31 @@
 
 A change is recorded before it is made (`begin`), after each step (`mark_applied`) and at the end (`finish`). After a
 crash its entry is in state "begun"; the next start gets it from `unfinished`. Content needed for an undo is in the
-blob store; the journal only names it. Changes that only append are recorded in the spool, and folded in by the next
-transaction or query of the entries.
+blob store; the journal only names it.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from memoryd.disk.journal.backups import BACKUP_TABLES, BackupTable, QuarantineTable
-from memoryd.disk.journal.database import FACT_TABLES, Database, Facts, printable, translate_errors, unreferenced
+from memoryd.disk.journal.database import FACT_TABLES, Database, Facts, printable, unreferenced
 from memoryd.disk.journal.entries import (
     CAUSES,
     STATES,
     Entry,
     EntryState,
-    Receipts,
     Step,
     columns_of,
     entry_of,
+    receipts,
     step_of,
 )
 from memoryd.disk.journal.jobs import JOB_TABLES, JobTable
-from memoryd.disk.journal.spool import PendingEntry, Spool
 from memoryd.disk.journal.trash import PIN_TABLES, TRASH_TABLES, AccessTable, PinTable, TrashTable
 from memoryd.errors import NotFoundError
-from memoryd.log import get_logger
-
-log = get_logger(__name__)
 
 _TABLES = (
     """CREATE TABLE entries (
@@ -62,9 +56,7 @@ class Journal:
     def __init__(self, path: str) -> None:
         """Open or create the file. Raises JournalError if it is damaged, or of a newer memoryd or another program."""
         self.path = path
-        self._spool = Spool(f"{path}-spool")
-        self._receipts = Receipts(path, self._receipts_between)
-        self.database = Database(path, _SCHEMA, before=self._insert_pending, after=self._spool.empty)
+        self.database = Database(path, _SCHEMA)
         self.facts = Facts(self.database)
         self.backups = BackupTable(self.database)
         self.quarantine = QuarantineTable(self.database)
@@ -73,28 +65,13 @@ class Journal:
         self.access = AccessTable(self.database)
         try:
             self.jobs = JobTable(self.database)
-            self._spool.read()  # only now: `before` would insert its entries before the tables exist
-            self.fold()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Close the files; a second call does nothing. Later use raises JournalError."""
-        with self.database.lock:
-            self._spool.close()
-            self.database.close()
-
-    def fold(self) -> None:
-        """Insert the entries of the spool into the tables."""
-        with self.database.lock:
-            if self._spool.pending and not self.database.connection.in_transaction:
-                with self.database.writing(durable=False):
-                    pass  # every transaction inserts them
-
-    def _insert_pending(self, db: sqlite3.Connection) -> None:
-        for each in self._spool.pending.values():
-            _insert(db, each)
+        self.database.close()
 
     def begin(
         self, operation: str, by: str, summary: str, steps: Sequence[Step], now: float, *, durable: bool = True
@@ -104,14 +81,15 @@ class Journal:
         from the files after a power cut."""
         if by not in CAUSES:
             raise ValueError(f"unknown cause {by!r}")
-        with self.database.lock:
-            receipt = self._receipts.next_free(now)
-            entry = PendingEntry(receipt, now, operation, by, printable(summary), list(map(columns_of, steps)))
-            if not durable:
-                self._spool.begin(entry)
-                return receipt
-            with self.database.writing() as db:
-                _insert(db, entry)
+        with self.database.writing(durable=durable) as db:
+            receipt = next(each for each in receipts(self.path, now) if _find(db, each) is None)
+            query = 'INSERT INTO entries (receipt, at, operation, "by", summary, state) VALUES (?, ?, ?, ?, ?, ?)'
+            made = db.execute(query, (receipt, now, operation, by, printable(summary), "begun"))
+            db.executemany(
+                "INSERT INTO steps (entry, position, group_no, kind, path, before_sha, before_size, after_sha, "
+                "after_size, base_size, blob, mode, note, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(made.lastrowid, position, *columns_of(step)) for position, step in enumerate(steps)],
+            )
         return receipt
 
     def record(self, operation: str, by: str, summary: str, now: float, steps: Sequence[Step] = ()) -> str:
@@ -160,10 +138,6 @@ class Journal:
         synced: after a power cut recovery reads it from the files."""
         if state not in STATES:
             raise ValueError(f"unknown state {state!r}")
-        with self.database.lock:
-            if state == "done" and receipt in self._spool.pending:
-                self._spool.mark_done(receipt)
-                return
         with self.database.writing(durable=state != "done") as db:
             db.execute(
                 "UPDATE entries SET state = ?, error = coalesce(?, error), "
@@ -209,9 +183,7 @@ class Journal:
             "SELECT blob FROM steps WHERE blob IS NOT NULL UNION SELECT blob FROM quarantine "
             "UNION SELECT blob FROM forgotten WHERE blob IS NOT NULL"
         )
-        with self.database.lock:
-            self.fold()
-            return frozenset(str(row["blob"]) for row in self.database.rows(query))
+        return frozenset(str(row["blob"]) for row in self.database.rows(query))
 
     def steps_of(self, path: str, limit: int = 50) -> Iterator[tuple[Entry, Step]]:
         """Yield the steps that changed a file, newest first, each with its entry: of the newest `limit` entries."""
@@ -222,36 +194,11 @@ class Journal:
 
     def _entries(self, query: str, *values: Any) -> list[Entry]:
         with self.database.lock:
-            try:
-                self.fold()
-            except OSError as error:
-                log.debug("pending entries read without folding", path=self.path, reason=str(error))
-                with self._as_if_folded():
-                    return self._read(query, *values)
-            return self._read(query, *values)
-
-    @contextmanager
-    def _as_if_folded(self) -> Iterator[None]:
-        """Fold pending entries for a read and roll back, when the disk fails: only a commit writes to it."""
-        with translate_errors(self.path):
-            self.database.connection.execute("BEGIN")
-            try:
-                self._insert_pending(self.database.connection)
-                yield
-            finally:
-                if self.database.connection.in_transaction:
-                    self.database.connection.execute("ROLLBACK")
-
-    def _read(self, query: str, *values: Any) -> list[Entry]:
-        return [entry_of(row, self._steps(row["seq"])) for row in self.database.rows(query, *values)]
+            return [entry_of(row, self._steps(row["seq"])) for row in self.database.rows(query, *values)]
 
     def _steps(self, seq: int) -> tuple[Step, ...]:
         rows = self.database.rows("SELECT * FROM steps WHERE entry = ? ORDER BY position", seq)
         return tuple(step_of(row) for row in rows)
-
-    def _receipts_between(self, first: str, last: str) -> set[str]:
-        rows = self.database.rows("SELECT receipt FROM entries WHERE receipt BETWEEN ? AND ?", first, last)
-        return {str(row["receipt"]) for row in rows} | self._spool.pending.keys()
 
 
 _AMENDABLE = ("before_sha", "before_size", "after_sha", "after_size", "note")
@@ -267,27 +214,13 @@ def _unknown(receipt: str) -> NotFoundError:
     return NotFoundError(f"no change has the receipt {printable(receipt)}", hint="`memoryd history` lists the receipts")
 
 
-def _seq_of(db: sqlite3.Connection, receipt: str) -> int:
+def _find(db: sqlite3.Connection, receipt: str) -> int | None:
     row = db.execute("SELECT seq FROM entries WHERE receipt = ?", (printable(receipt),)).fetchone()
-    if row is None:
+    return None if row is None else int(row["seq"])
+
+
+def _seq_of(db: sqlite3.Connection, receipt: str) -> int:
+    seq = _find(db, receipt)
+    if seq is None:
         raise _unknown(receipt)
-    return int(row["seq"])
-
-
-def _insert(db: sqlite3.Connection, entry: PendingEntry) -> None:
-    """Insert an entry unless it exists: after a crash between the commit and the clearing of the spool, or if another
-    process has folded it, perhaps before it was done."""
-    query = 'INSERT OR IGNORE INTO entries (receipt, at, operation, "by", summary, state) VALUES (?, ?, ?, ?, ?, ?)'
-    made = db.execute(query, (entry.receipt, entry.at, entry.operation, entry.by, entry.summary, entry.state))
-    if made.rowcount:
-        _insert_steps(db, made.lastrowid or 0, entry.steps)
-    elif entry.state == "done":
-        db.execute("UPDATE entries SET state = 'done' WHERE receipt = ? AND state = 'begun'", (entry.receipt,))
-
-
-def _insert_steps(db: sqlite3.Connection, entry: int, steps: Iterable[Sequence[Any]]) -> None:
-    db.executemany(
-        "INSERT INTO steps (entry, position, group_no, kind, path, before_sha, before_size, after_sha, "
-        "after_size, base_size, blob, mode, note, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(entry, position, *columns) for position, columns in enumerate(steps)],
-    )
+    return seq

@@ -83,12 +83,10 @@ class PinTable:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._digests: frozenset[str] | None = None  # of the pinned records; None: to be read again
 
     def pin(self, pins: Iterable[Pin]) -> None:
         """Exempt these memories from scheduled moves."""
         with self._db.writing() as db:
-            self._digests = None
             db.executemany(
                 "INSERT OR IGNORE INTO held (path, id, line_sha) VALUES (?, ?, ?)",
                 [(to_blob(each.path), to_blob(each.id), each.line_sha) for each in pins],
@@ -101,10 +99,7 @@ class PinTable:
 
     def digests(self) -> frozenset[str]:
         """Return the SHA-256 (hex) of every record that is pinned."""
-        with self._db.lock:
-            if self._digests is None:
-                self._digests = frozenset(each.line_sha for each in self.all())
-            return self._digests
+        return frozenset(each.line_sha for each in self.all())
 
 
 class AccessTable:
