@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from resource import RLIM_INFINITY, RLIMIT_NOFILE, RUSAGE_SELF, getrlimit, getrusage, setrlimit
 from typing import NamedTuple
 
@@ -227,6 +228,45 @@ def _exports() -> Iterator[str]:
 def _with_slash(path: str) -> str:
     """Return the path of a directory with one slash at its end: the paths within it begin with that."""
     return path.rstrip("/") + "/"
+
+
+# Names in the `.git` directory of a work tree, and the operation that is in progress while they exist.
+_GIT_OPERATIONS = {
+    "MERGE_HEAD": "a merge",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase or the applying of patches",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "index.lock": "a git command",
+}
+
+
+def blocked_by_git(path: str) -> str | None:
+    """Return the reason not to write into the git work tree that contains `path`; None if git is idle or there is no
+    work tree."""
+    git_dirs = (_git_dir(above / ".git") for above in (Path(path), *Path(path).parents))
+    git_dir = next(filter(None, git_dirs), None)
+    if git_dir is not None:
+        for name, what in _GIT_OPERATIONS.items():
+            if os.path.lexists(found := os.path.join(git_dir, name)):
+                return f"{what} is under way in the git work tree ({found})"
+    return None
+
+
+def _git_dir(path: Path) -> str | None:
+    """Return `.git` if it is a directory, or the directory that such a file (linked work tree, submodule) names."""
+    if os.path.isdir(path):
+        return str(path)
+    if not os.path.exists(path):
+        return None
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            first = file.read(4096).strip()
+    except OSError:
+        return None
+    if not first.startswith("gitdir:"):
+        return None
+    return os.path.realpath(os.path.join(path.parent, first.removeprefix("gitdir:").strip()))
 
 
 _INITIAL_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel

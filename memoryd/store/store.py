@@ -23,9 +23,8 @@ from memoryd.disk import modes
 from memoryd.disk.backups import HashCache
 from memoryd.disk.blobs import Blobs
 from memoryd.disk.daemon_lock import lock_directory
-from memoryd.disk.git_state import blocked_by_git, paths_in_git_dir
 from memoryd.disk.journal import Journal
-from memoryd.disk.processes import network_file_system
+from memoryd.disk.processes import blocked_by_git, network_file_system
 from memoryd.disk.scan import Scan
 from memoryd.disk.snapshots import UnsavedVersions, Vault
 from memoryd.disk.spare_file import SpareFile
@@ -358,4 +357,4 @@ class Store(StoreLock):
         """Return why nothing may be written at the moment (a git operation is running); None if writing is allowed."""
         if not self.file_rules.waits_for_git:
             return None
-        return blocked_by_git(paths_in_git_dir(self.tree.path))
+        return blocked_by_git(self.tree.path)

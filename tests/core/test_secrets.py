@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memoryd.core.secrets import TOKENS, VIOLATION, WORDS, find_secrets, headline, judge, redact
-from memoryd.disk.git_state import blocked_by_git
 
 SHAPES = {
     "github-token": ["ghp_" + "a1B2" * 9, "gho_" + "z" * 36, "github_pat_11ABCDEFG0_abcdefghij"],
@@ -115,16 +114,6 @@ class TestStoring:
 
     def test_a_clean_text_passes(self) -> None:
         assert blocked("Use the vault; ask the platform team for the path.") is None
-
-
-class TestGit:
-    @pytest.mark.parametrize("name", ["MERGE_HEAD", "rebase-merge", "rebase-apply", "CHERRY_PICK_HEAD", "index.lock"])
-    def test_an_operation_under_way_blocks_and_is_named(self, name: str) -> None:
-        assert name in (blocked_by_git({"HEAD", "index", name}) or "")
-
-    def test_a_resting_work_tree_and_none_at_all_do_not(self) -> None:
-        assert blocked_by_git({"HEAD", "index", "refs", "ORIG_HEAD", "FETCH_HEAD"}) is None
-        assert blocked_by_git(()) is None
 
 
 def test_a_headline_never_holds_half_a_token() -> None:

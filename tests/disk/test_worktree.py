@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memoryd.disk.git_state import paths_in_git_dir
+import pytest
+
+from memoryd.disk.processes import blocked_by_git
 
 
-def test_names_of_the_git_folder_above(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".git" / "MERGE_HEAD").touch()
-    inner = tmp_path / "memory" / "topic"
+@pytest.mark.parametrize("name", ["MERGE_HEAD", "rebase-merge", "rebase-apply", "CHERRY_PICK_HEAD", "index.lock"])
+def test_an_operation_under_way_in_the_work_tree_above_blocks_and_is_named(tmp_path: Path, name: str) -> None:
+    git, inner = tmp_path / ".git", tmp_path / "memory" / "topic"
+    git.mkdir()
     inner.mkdir(parents=True)
-    assert paths_in_git_dir(str(inner)) == {str(tmp_path / ".git/MERGE_HEAD")}
+    for idle in ("HEAD", "index", "refs", "ORIG_HEAD", "FETCH_HEAD"):
+        (git / idle).touch()
+    assert blocked_by_git(str(inner)) is None
+    (git / name).touch()
+    assert str(git / name) in (blocked_by_git(str(inner)) or "")
 
 
 def test_a_git_file_names_another_directory(tmp_path: Path) -> None:
@@ -21,9 +27,10 @@ def test_a_git_file_names_another_directory(tmp_path: Path) -> None:
     (tmp_path / "real" / "index.lock").touch()
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / ".git").write_text("gitdir: ../real\n")
-    assert paths_in_git_dir(str(tmp_path / "tree")) == {str(tmp_path / "real/index.lock")}
+    assert str(tmp_path / "real/index.lock") in (blocked_by_git(str(tmp_path / "tree")) or "")
 
 
-def test_a_git_file_of_another_kind_is_none(tmp_path: Path) -> None:
+def test_a_git_file_of_another_kind_and_none_at_all_block_nothing(tmp_path: Path) -> None:
+    assert blocked_by_git(str(tmp_path)) is None
     (tmp_path / ".git").write_bytes(b"\xff\xfe")
-    assert paths_in_git_dir(str(tmp_path)) == frozenset()
+    assert blocked_by_git(str(tmp_path)) is None

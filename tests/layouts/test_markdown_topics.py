@@ -20,7 +20,6 @@ from memoryd.core.findings import Finding
 from memoryd.core.plan import Kind, Plan
 from memoryd.core.records import Document, FileStats, Record, Role
 from memoryd.core.spans import sha256, splice
-from memoryd.disk.git_state import blocked_by_git
 from memoryd.layouts.codes import severity
 from memoryd.layouts.markdown_topics import MARKDOWN_TOPICS, MarkdownTopicsReader
 from memoryd.layouts.markdown_topics.fields import insert_on_top, render_entry, require_one_entry
@@ -762,8 +761,6 @@ class TestRecovery:
 
 def test_nothing_is_written_during_a_merge_or_rebase() -> None:
     assert TOPICS.files.waits_for_git
-    assert blocked_by_git({"HEAD", "MERGE_HEAD"})
-    assert blocked_by_git({"HEAD"}) is None
 
 
 # --- writing entries
