@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import nullcontext
 
 from memoryd.control.methods.method_types import Result
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
@@ -302,17 +301,15 @@ class Worker:
             return
         job = next((each for each in same if not each.request_as(SyncRequest).search_only), job)
         perform = self.runner.recorded if job.recorded else self.runner.attempt
-        # Others look at the lock file as well: a stored memory is answered first, and the lock released then.
-        with self.store.release_later() if job.name in STORING else nullcontext():
-            try:
-                result, error = perform(job)
-            except (OSError, MemorydError) as refused:  # a journal error: reported to the caller, too
-                result, error = Result(), self.root.trouble(refused)
-            if self._restarts and isinstance(error, ShuttingDownError):  # nothing was done that cannot be repeated
-                self.inbox.put_back(jobs)
-                return
-            for each in jobs:
-                each.answer(result, error)
+        try:
+            result, error = perform(job)
+        except (OSError, MemorydError) as refused:  # a journal error: reported to the caller, too
+            result, error = Result(), self.root.trouble(refused)
+        if self._restarts and isinstance(error, ShuttingDownError):  # nothing was done that cannot be repeated
+            self.inbox.put_back(jobs)
+            return
+        for each in jobs:
+            each.answer(result, error)
 
     def _while_locked(self) -> None:
         """While another program holds the lock, answer read-only commands."""

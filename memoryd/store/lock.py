@@ -33,8 +33,6 @@ class StoreLock(ABC):
         self.urgent_callback: Callable[[], None] = lambda: None  # called between parts of long work: urgent work
         self.searches = SearchPriority()
         self._agents_wait = False  # for the lock, which is held now
-        self._lingering: HeldLock | None = None  # a lock to be released after the answer
-        self._release_later = False
         self._longest_wait_s = float("inf")
 
     @property
@@ -61,7 +59,6 @@ class StoreLock(ABC):
             return
         if not self.lock_trace.followed:
             self.lock_trace.follow(self.tree.fd, name)
-        self._release()
         lock = DirectoryLock(
             self.tree.fd,
             name,
@@ -70,28 +67,12 @@ class StoreLock(ABC):
             trace=self.lock_trace,
             watch=self.lock_watch,
         )
-        held = lock.hold(min(wait_s, self._longest_wait_s))
-        self._agents_wait = True
-        try:
-            yield held
-        except BaseException:
-            held.release()
-            raise
-        finally:
-            self._agents_wait = False
-        self._lingering = held
-        if not self._release_later:
-            self._release()
-
-    @contextmanager
-    def release_later(self) -> Iterator[None]:
-        """Delay the release of the last lock taken inside to the end, so that the caller is answered first."""
-        self._release_later = True
-        try:
-            yield
-        finally:
-            self._release_later = False
-            self._release()
+        with lock.hold(min(wait_s, self._longest_wait_s)) as held:
+            self._agents_wait = True
+            try:
+                yield held
+            finally:
+                self._agents_wait = False
 
     @contextmanager
     def unattended(self) -> Iterator[None]:
@@ -117,16 +98,6 @@ class StoreLock(ABC):
         self.check_stopping()
         if not self._agents_wait:
             self.urgent_callback()
-
-    def forget_lock(self) -> None:
-        """Release the lock and stop following its file, before the directory is closed."""
-        self._release()
-        self.lock_trace.close()
-
-    def _release(self) -> None:
-        held, self._lingering = self._lingering, None
-        if held is not None:
-            held.release()
 
     def _wait(self, seconds: float) -> None:
         """Wait between two attempts to take the lock. Raises ShuttingDownError during a shutdown."""

@@ -227,7 +227,7 @@ class Store(StoreLock):
     def detach(self) -> None:
         """Release the lock and close the directory, with all that is open in it."""
         self.late_writes.close()
-        self.forget_lock()
+        self.lock_trace.close()
         self._ownership.close()
         if self._tree is not None:
             self._tree.close()

@@ -31,6 +31,7 @@ from memoryd.disk.locks import queue as lockqueue
 from memoryd.disk.locks.file import IrregularLockError
 from memoryd.disk.locks.hold import DirectoryLock, LockLostError
 from memoryd.disk.locks.inspect import LockRules, clear, inspect
+from memoryd.disk.temps import still_holds
 from memoryd.errors import BusyError, DeniedError, RootMissingError, ShuttingDownError
 from memoryd.operations.locks import lock_row
 
@@ -375,28 +376,22 @@ def test_release_leaves_the_file_to_a_waiter(tmp_path: Path, folder: int, spawn:
     assert size == "0"
 
 
-@pytest.mark.parametrize("refusals", [1, 2, 99])
-def test_a_failed_removal_is_retried(
-    tmp_path: Path, folder: int, refusals: int, monkeypatch: pytest.MonkeyPatch
+def test_a_failed_removal_leaves_a_lock_that_is_known_to_be_stale(
+    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The work under the lock is complete; a file that stays is known to be stale."""
-    real, asked = os.unlink, []
+    """The work under the lock is complete."""
 
-    def refusing(path: str, *, dir_fd: int | None = None) -> None:
-        asked.append(path)
-        if len(asked) <= refusals:
-            raise OSError(errno.EIO, "Input/output error")
-        real(path, dir_fd=dir_fd)
+    def refuse(path: str, *, dir_fd: int | None = None) -> None:
+        raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "unlink", refusing)
+        patched.setattr(os, "unlink", refuse)
         with DirectoryLock(folder).hold(1):
             pass
-    assert (tmp_path / ".lock").exists() == (refusals == 99)
-    if refusals == 99:
-        report = clear(folder, ".lock", LockRules(time.time()))
-        assert report is not None
-        assert report.action == "removed"
+    assert (tmp_path / ".lock").exists()
+    report = clear(folder, ".lock", LockRules(time.time()))
+    assert report is not None
+    assert report.action == "removed"
 
 
 def test_release_keeps_a_record_that_is_not_ours(tmp_path: Path, folder: int) -> None:
@@ -739,7 +734,7 @@ def test_a_lock_that_is_renamed_over_a_stale_one_stays(
     """Between the last look at the name and its removal."""
     put(tmp_path / ".lock", f"{dead_pid(spawn)}")
     put(tmp_path / "theirs", f"{os.getppid()}", age=0)
-    inode, real, looks = (tmp_path / "theirs").stat().st_ino, lockfile.is_current, []
+    inode, real, looks = (tmp_path / "theirs").stat().st_ino, still_holds, []
 
     def late(dir_fd: int, name: str, fd: int) -> bool:
         found = real(dir_fd, name, fd)
@@ -748,7 +743,8 @@ def test_a_lock_that_is_renamed_over_a_stale_one_stays(
             os.rename(tmp_path / "theirs", tmp_path / ".lock")
         return found
 
-    monkeypatch.setattr(lockfile, "is_current", late)
+    monkeypatch.setattr("memoryd.disk.locks.file.still_holds", late)
+    monkeypatch.setattr("memoryd.disk.locks.inspect.still_holds", late)
     report = clear(folder, ".lock", LockRules(time.time(), kind=kind), sleep=lambda _: None)
     assert len(looks) > 2
     assert report is not None

@@ -16,7 +16,7 @@ from typing import Literal
 from memoryd.core.lock_owner import MAX_RECORD, LockOwner, parse_owner
 from memoryd.core.lock_staleness import Answer
 from memoryd.disk import processes, syscalls
-from memoryd.disk.temps import temp_name
+from memoryd.disk.temps import still_holds, temp_name
 from memoryd.errors import DeniedError, GuardError, RootMissingError
 
 RetireOutcome = Literal["removed", "emptied", "left"]
@@ -140,16 +140,6 @@ def unlock(fd: int) -> None:
     fcntl.flock(fd, fcntl.LOCK_UN)
 
 
-def is_current(dir_fd: int, name: str, fd: int) -> bool:
-    """True if the path still refers to the open file; otherwise a flock on it excludes no other program."""
-    try:
-        current = os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    opened = os.fstat(fd)
-    return (current.st_dev, current.st_ino) == (opened.st_dev, opened.st_ino)
-
-
 def read(fd: int) -> bytes:
     """Read up to MAX_RECORD + 1 bytes; the extra byte reveals oversized files."""
     return os.pread(fd, MAX_RECORD + 1, 0)
@@ -185,7 +175,7 @@ def retire(dir_fd: int, name: str, fd: int, *, may_empty: bool = True, contested
     leased = syscalls.take_lease(fd)
     try:
         is_unused = open_elsewhere(name, fd)[0] == "no" if leased is None else leased
-        if is_unused and is_current(dir_fd, name, fd):
+        if is_unused and still_holds(dir_fd, name, fd):
             if not contested:
                 os.unlink(name, dir_fd=dir_fd)
                 return "removed"
@@ -194,7 +184,7 @@ def retire(dir_fd: int, name: str, fd: int, *, may_empty: bool = True, contested
     finally:
         if leased:
             syscalls.end_lease(fd)
-    if may_empty and os.fstat(fd).st_size and is_current(dir_fd, name, fd):
+    if may_empty and os.fstat(fd).st_size and still_holds(dir_fd, name, fd):
         os.ftruncate(fd, 0)
         return "emptied"
     return "left"
@@ -207,7 +197,7 @@ def _remove_this(dir_fd: int, name: str, fd: int) -> bool:
         syscalls.rename_new(dir_fd, name, aside)
     except FileNotFoundError:
         return False
-    if is_current(dir_fd, aside, fd):
+    if still_holds(dir_fd, aside, fd):
         os.unlink(aside, dir_fd=dir_fd)
         return True
     with suppress(FileExistsError):  # yet another file has taken the path: it stays

@@ -26,6 +26,7 @@ from memoryd.disk import processes
 from memoryd.disk.locks import file as lockfile
 from memoryd.disk.locks.queue import QueuedFlock
 from memoryd.disk.locks.trace import HONOUR_S, LockWatch, Trace, identity_of
+from memoryd.disk.temps import still_holds
 from memoryd.errors import BusyError
 from memoryd.log import get_logger
 
@@ -35,7 +36,6 @@ _MIN_PAUSE_S, _MAX_PAUSE_S = 0.002, 0.050  # between two attempts on a lock that
 SETTLE_S = 0.010  # measured: with it and both comparisons no commit fell into another's short section
 QUEUE_S = 0.04  # with less time left than this, poll instead of queueing: that needs no thread
 UNLINK_S = 0.001  # a writer of the published kind unlinks the path right after it releases the flock
-TRIES = 3  # attempts to remove the lock file on release
 QUIET_S = 0.050  # a directory's mtime has the resolution of the kernel's tick, 10 ms at most
 
 
@@ -66,7 +66,7 @@ class HeldLock(Struct):
         holder = _deleted_lock_holder(self.dir_fd, self.name, self.trace)
         if holder is not None:
             raise self._lost_error(f"is beside process {holder}, which is inside with a removed one")
-        if not lockfile.is_current(self.dir_fd, self.name, self.fd):
+        if not still_holds(self.dir_fd, self.name, self.fd):
             raise self._lost_error("was removed or replaced")
 
     def _lost_error(self, what: str) -> LockLostError:
@@ -81,22 +81,13 @@ class HeldLock(Struct):
         lock is complete, so a failed removal is not an error: the sweep removes the file later, because its record
         names this process, which no longer holds the lock."""
         try:
-            for left in reversed(range(TRIES)):
-                if self._try_remove(last=not left):
-                    return
-        finally:
-            os.close(self.fd)
-
-    def _try_remove(self, *, last: bool) -> bool:
-        try:
             if self.created and self._is_ours():
                 _remove(self.dir_fd, self.name, self.fd, self.trace)
                 self.trace.mtime_ns = os.fstat(self.dir_fd).st_mtime_ns
         except OSError as error:
-            if last:
-                log.warning("could not release the lock", name=self.name, reason=error.strerror)
-            return False
-        return True
+            log.warning("could not release the lock", name=self.name, reason=error.strerror)
+        finally:
+            os.close(self.fd)
 
     def _is_ours(self) -> bool:
         content = lockfile.read(self.fd)
@@ -104,7 +95,7 @@ class HeldLock(Struct):
 
 
 def _remove(dir_fd: int, name: str, fd: int, trace: Trace) -> None:
-    if lockfile.is_current(dir_fd, name, fd) and lockfile.retire(dir_fd, name, fd) == "removed":
+    if still_holds(dir_fd, name, fd) and lockfile.retire(dir_fd, name, fd) == "removed":
         trace.note_removed(fd)
 
 
@@ -223,9 +214,12 @@ class DirectoryLock(Struct):
         """Take the lock on this file; return None if the path now refers to another one."""
         held = None
         try:
-            while lockfile.is_current(self.dir_fd, self.name, fd):
+            while still_holds(self.dir_fd, self.name, fd):
                 if self._try(fd, wait, settled=settled and wait.attempts == 0):
-                    held = self._make_held(fd, created)
+                    record = encode_owner(os.getpid(), self.wall(), self.host) if created else b""
+                    if created:
+                        lockfile.write_record(fd, record)
+                    held = HeldLock(self.dir_fd, self.name, fd, created, self.trace, record)
                     return held
                 wait.pause()
             wait.inodes.add(os.fstat(fd).st_ino)
@@ -258,7 +252,7 @@ class DirectoryLock(Struct):
             if not settled:
                 self.sleep(SETTLE_S)
                 claimant = self._active_process(fd)
-            if claimant is None and lockfile.is_current(self.dir_fd, self.name, fd):
+            if claimant is None and still_holds(self.dir_fd, self.name, fd):
                 return True
             wait.losses += claimant is None
         lockfile.unlock(fd)
@@ -276,7 +270,7 @@ class DirectoryLock(Struct):
         try:
             while not turn.wait(min(_MAX_PAUSE_S, max(0.0, wait.left()))):
                 self.sleep(0)
-                wait.retry_at_once = not lockfile.is_current(self.dir_fd, self.name, fd)
+                wait.retry_at_once = not still_holds(self.dir_fd, self.name, fd)
                 if wait.retry_at_once or turn.failed or wait.left() <= 0:
                     return False
             return True
@@ -287,7 +281,7 @@ class DirectoryLock(Struct):
         """True if the path is unlinked within UNLINK_S after our turn came. Only a process that polls without a
         pause gets to create the next file."""
         until = time.perf_counter() + UNLINK_S
-        while lockfile.is_current(self.dir_fd, self.name, fd):
+        while still_holds(self.dir_fd, self.name, fd):
             if time.perf_counter() >= until:
                 return False
         return True
@@ -309,10 +303,3 @@ class DirectoryLock(Struct):
         if alive != "alive" or is_reused(alive, started, lock_time(owner, status.st_mtime)):
             return None
         return owner.pid if self.watch.unchanged_s(self.name, identity_of(status)) < HONOUR_S else None
-
-    def _make_held(self, fd: int, created: bool) -> HeldLock:
-        record = b""
-        if created:
-            record = encode_owner(os.getpid(), self.wall(), self.host)
-            lockfile.write_record(fd, record)
-        return HeldLock(self.dir_fd, self.name, fd, created, self.trace, record)

@@ -17,6 +17,7 @@ from memoryd.disk.locks import file as lockfile
 from memoryd.disk.locks.file import IrregularLockError
 from memoryd.disk.locks.soft import is_held_here
 from memoryd.disk.locks.trace import Identity, identity_of
+from memoryd.disk.temps import still_holds
 
 Action = Literal["none", "removed", "emptied", "left"]
 
@@ -93,7 +94,7 @@ def clear(
         forced = force and rules.kind == "soft"
         if not free or (report.state is not State.STALE and not forced):
             return report
-        if not lockfile.is_current(dir_fd, name, fd):
+        if not still_holds(dir_fd, name, fd):
             return None  # another process cleared it since we opened it
         if forced:
             os.unlink(name, dir_fd=dir_fd)

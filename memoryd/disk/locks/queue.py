@@ -9,6 +9,7 @@ import threading
 from msgspec import Struct, field
 
 from memoryd.disk.locks import file as lockfile
+from memoryd.disk.temps import still_holds
 
 MAX_WAITING = 4  # threads that may wait at once, possibly behind a holder that never releases; beyond that, poll
 
@@ -72,7 +73,7 @@ class QueuedFlock(Struct):
     def _give_up(self) -> None:
         try:
             left_to_us = self._got and self.claimed and not os.fstat(self.fd).st_size
-            if left_to_us and lockfile.is_current(self.dir_fd, self.name, self.fd):
+            if left_to_us and still_holds(self.dir_fd, self.name, self.fd):
                 lockfile.retire(self.dir_fd, self.name, self.fd, contested=True)
         finally:
             self._close()
