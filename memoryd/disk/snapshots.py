@@ -9,7 +9,6 @@ durable SQLite file, and a snapshot is one transaction.
 from __future__ import annotations
 
 import sqlite3
-import threading
 import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -52,48 +51,9 @@ _CONTENT_INDEX = ("CREATE INDEX versions_by_content ON versions (sha256)",)
 _VERSIONS_WITH_SIZE = "SELECT v.*, c.size FROM versions v JOIN contents c ON c.sha256 = v.sha256"
 
 
-class Deflation:
-    """A content that is compressed on a thread of its own. That takes most of the time of storing a version, and does
-    not hold the interpreter's lock: meanwhile the content is parsed. While another one is compressed, and where the
-    system gives no thread, `result` does it."""
-
-    _one = threading.Lock()  # held by the thread: of many half-written documents nobody asks for the result
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._deflated: bytes | None = None
-        self._thread: threading.Thread | None = None
-        if self._one.acquire(blocking=False):
-            thread = threading.Thread(target=self._run, name="memoryd-deflate", daemon=True)
-            try:
-                thread.start()
-                self._thread = thread
-            except RuntimeError:
-                self._one.release()
-
-    def _run(self) -> None:
-        try:
-            with suppress(MemoryError):  # left to `result`, whose caller is told of it
-                self._deflated = deflate(self._content)
-        finally:
-            self._one.release()
-
-    def result(self) -> bytes:
-        """Return the compressed content."""
-        if self._thread is not None:
-            self._thread.join()
-        return deflate(self._content) if self._deflated is None else self._deflated
-
-
-def deflate(content: bytes) -> bytes:
-    """Compress a content as it is stored."""
-    return zlib.compress(content, _LEVEL)
-
-
 class FileState(Struct, frozen=True):
     """The current state of one file, for a snapshot. `content` is None if it is already stored. `content_digest`: a
-    digest of the file without access counts, "" if the layout has none; an equal one needs no new version. `deflation`:
-    of the content, where it began earlier."""
+    digest of the file without access counts, "" if the layout has none; an equal one needs no new version."""
 
     file: str
     sha256: str
@@ -101,7 +61,6 @@ class FileState(Struct, frozen=True):
     quality: Quality
     content: bytes | None
     content_digest: str = ""
-    deflation: Deflation | None = None
 
 
 class UnsavedVersions:
@@ -127,10 +86,6 @@ class UnsavedVersions:
         self._states.pop(state.file, None)  # to the end
         self._states[state.file], self._size = states, size
         return True
-
-    def note_or_drop(self, state: FileState) -> None:
-        """Add the newest version of a file, or count it as dropped if it does not fit."""
-        self.dropped += not self.note(state)
 
     def states(self) -> list[FileState]:
         """Return them, those of each file in the order in which they were noted."""
@@ -202,7 +157,8 @@ class Vault:
         with self._db.writing() as db:
             versions = {self._version_of(db, state, now) for state in files}
             newest = db.execute("SELECT max(seq) FROM snapshots").fetchone()[0]
-            if newest is not None and versions == _members(db, newest):
+            members = db.execute("SELECT version FROM members WHERE snapshot = ?", (newest,))
+            if newest is not None and versions == {row[0] for row in members}:
                 return None
             seq = db.execute("INSERT INTO snapshots (taken) VALUES (?)", (now,)).lastrowid or 0
             db.executemany("INSERT INTO members VALUES (?, ?)", [(seq, version) for version in sorted(versions)])
@@ -239,8 +195,7 @@ class Vault:
             if row["valid"] and same:
                 return int(row["seq"])
         if state.content is not None:
-            deflated = state.deflation.result() if state.deflation is not None else deflate(state.content)
-            row_values = (state.sha256, len(state.content), deflated)
+            row_values = (state.sha256, len(state.content), zlib.compress(state.content, _LEVEL))
             db.execute("INSERT OR REPLACE INTO contents VALUES (?, ?, ?)", row_values)
         quality = state.quality
         values = (
@@ -307,8 +262,10 @@ class Vault:
 
     def content(self, version: Version) -> bytes:
         """Return the bytes of a version. Raises NotFoundError if they do not have its hash."""
-        rows = self._db.rows("SELECT deflated FROM contents WHERE sha256 = ?", version.sha256)
-        content = _inflate(rows[0]["deflated"]) if rows else None
+        content = None
+        for row in self._db.rows("SELECT deflated FROM contents WHERE sha256 = ?", version.sha256):
+            with suppress(zlib.error):
+                content = zlib.decompress(row["deflated"])
         if content is None or sha256(content) != version.sha256:
             with self._db.writing() as db:
                 db.execute("UPDATE versions SET valid = 0 WHERE sha256 = ?", (version.sha256,))
@@ -347,10 +304,6 @@ class Vault:
                 db.execute("UPDATE versions SET pinned = (seq = ?) WHERE file = ?", (best["seq"], key))
 
 
-def _members(db: sqlite3.Connection, snapshot: int) -> set[int]:
-    return {row[0] for row in db.execute("SELECT version FROM members WHERE snapshot = ?", (snapshot,))}
-
-
 def _rotate(db: sqlite3.Connection, keep: int, now: float) -> None:
     """Drop surplus snapshots, then the surplus versions that no snapshot needs."""
     counted = (
@@ -384,13 +337,6 @@ def _drop_versions(db: sqlite3.Connection, gone: Sequence[tuple[int, str]]) -> N
     db.executemany("DELETE FROM versions WHERE seq = ?", [(seq,) for seq, _ in gone])
     unused = "DELETE FROM contents WHERE sha256 = ? AND NOT EXISTS (SELECT 1 FROM versions WHERE sha256 = ?)"
     db.executemany(unused, [(sha256, sha256) for _, sha256 in gone])
-
-
-def _inflate(deflated: bytes) -> bytes | None:
-    try:
-        return zlib.decompress(deflated)
-    except zlib.error:
-        return None
 
 
 def _version(row: sqlite3.Row) -> Version:

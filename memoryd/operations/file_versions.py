@@ -13,7 +13,7 @@ from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
-from memoryd.disk.snapshots import Deflation, FileState
+from memoryd.disk.snapshots import FileState
 from memoryd.errors import MemorydError
 from memoryd.store import Store
 
@@ -23,31 +23,17 @@ MAX_VERSION_SIZE = 256 * 1024
 VERSIONS_TOPIC = "versions"
 
 
-def begin_version(store: Store, content: bytes) -> Deflation | None:
-    """Begin to compress a large file that `note_version` will probably save at once, while it is parsed."""
-    worthwhile = store.file_rules.agent_caches_file and len(content) > MAX_VERSION_SIZE
-    return Deflation(content) if worthwhile else None
-
-
-def note_version(
-    store: Store,
-    row: FileRow,
-    content: bytes,
-    now: float,
-    *,
-    later: bool = False,
-    deflation: Deflation | None = None,
-) -> None:
+def note_version(store: Store, row: FileRow, content: bytes, now: float, *, later: bool = False) -> None:
     """Note the new version of a file before its agent writes again: save it at once, or leave it to `save_versions`,
-    also where agents cache files if it may be done `later`. `deflation`: what `begin_version` returned."""
+    also where agents cache files if it may be done `later`."""
     rules = store.file_rules
     if row.role != Role.SOURCE or row.pending or not rules.saves_versions:
         return
     mode, quality = row.fingerprint.mode or 0o600, Quality(row.units, row.records)
-    state = FileState(row.path, row.digest, mode, quality, content, deflation=deflation)
+    state = FileState(row.path, row.digest, mode, quality, content)
     if not rules.agent_caches_file:
         if row.records and len(content) <= MAX_VERSION_SIZE:
-            store.unsaved_versions.note_or_drop(state)
+            store.unsaved_versions.dropped += not store.unsaved_versions.note(state)
     elif not later or not store.unsaved_versions.note(state):
         save_versions(store, now)
         store.vault.add_version(state, now, keep=store.policy.backups)

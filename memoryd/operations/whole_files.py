@@ -22,7 +22,7 @@ from memoryd.disk.tree import ScannedFiles
 from memoryd.operations.access_counts import add_counts
 from memoryd.operations.changed_lines import FileOutcome, append_part, restamp, with_counts
 from memoryd.operations.check import clear_unread, file_findings, note_unread
-from memoryd.operations.file_versions import begin_version, note_version, save_versions
+from memoryd.operations.file_versions import note_version, save_versions
 from memoryd.operations.losses import note_loss, note_losses_of_new_files, overwrite_losses
 from memoryd.operations.overwrites import (
     digests_of,
@@ -113,9 +113,8 @@ def _parse_new(
         done = _index_in_chunks(store, _new_row(store, path, content, fingerprint, now), content, now)
         note_loss(store, None, done, now)
         return FileOutcome.of(done)
-    deflation = begin_version(store, content)
     row, document = _parse(store, path, content, fingerprint, now)
-    note_version(store, row, content, now, deflation=deflation)
+    note_version(store, row, content, now)
     parsed.append((row, document))
     return FileOutcome.of(row)
 
@@ -176,7 +175,6 @@ def _index_content(
         return FileOutcome.CHANGED
     if store.file_rules.agent_caches_file:
         save_versions(store, now)  # with which this one is compared
-    deflation = begin_version(store, content)
     document = store.known_layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
     if row and row.records and document.pending and not document.records and not store.file_rules.append_only:
         # Another program is rewriting the file; until it can be parsed, its old content stays in use.
@@ -189,9 +187,10 @@ def _index_content(
     note_loss(store, row, read, now)
     store.catalogue.replace(read, completed)
     store.file_pieces.note(path, read.digest, store.known_layout.reader.pieces(content, document))
-    note_version(store, read, content, now, deflation=deflation)
-    same_meaning = row is not None and not document.pending and _has_same_meaning(row, document)
-    return FileOutcome.ACCESSED if same_meaning else FileOutcome.of(read)
+    note_version(store, read, content, now)
+    meaning = document.facts.get("meaning")  # in layouts that can tell whether the file means the same as before
+    same_meaning = row is not None and meaning is not None and row.facts.get("meaning") == meaning
+    return FileOutcome.ACCESSED if same_meaning and not document.pending else FileOutcome.of(read)
 
 
 def _index_change(store: Store, row: FileRow, new: FileRow, content: bytes, now: float) -> bool:
@@ -245,12 +244,6 @@ def _complete(store: Store, row: FileRow, content: bytes, document: Document, no
     more = (*file_findings(store, row, is_empty=not content), *told)
     counted = add_counts(store, document)
     return replace(counted, findings=(*document.findings, *more)) if more else counted
-
-
-def _has_same_meaning(row: FileRow, document: Document) -> bool:
-    """True if the file means the same as before, in layouts that can tell."""
-    meaning = document.facts.get("meaning")
-    return meaning is not None and row.facts.get("meaning") == meaning
 
 
 def _has_chunks(store: Store, content: bytes) -> bool:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from memoryd.core.progress import ProgressMeter
 from memoryd.core.retention import Quality
-from memoryd.disk import snapshots
-from memoryd.disk.snapshots import Deflation, FileState, Vault
+from memoryd.disk.snapshots import FileState, Vault
 from memoryd.errors import NotFoundError
 
 GOOD = Quality(1, 1)
@@ -46,57 +43,6 @@ def test_files_with_versions(vault: Vault) -> None:
     vault.add_versions([state("a", b"one"), state("\udcff", b"two"), state("c", b"three")], 1.0, keep=5)
     assert vault.files_with_versions(["a", "b", "\udcff"]) == {"a", "\udcff"}
     assert vault.files_with_versions([]) == frozenset()
-
-
-@pytest.mark.parametrize("failures", [0, 1])
-def test_a_content_compressed_on_another_thread_comes_back(
-    vault: Vault, monkeypatch: pytest.MonkeyPatch, failures: int
-) -> None:
-    """Also where that thread had no memory for it."""
-    outcomes = iter([MemoryError()] * failures)
-    deflate = snapshots.deflate
-
-    def failing(content: bytes) -> bytes:
-        if error := next(outcomes, None):
-            raise error
-        return deflate(content)
-
-    monkeypatch.setattr(snapshots, "deflate", failing)
-    content = b"large" * 1000
-    made = vault.add_version(replace(state("a", content), deflation=Deflation(content)), 1.0, keep=5)
-    assert made is not None
-    assert vault.content(made) == content
-
-
-@pytest.mark.parametrize("busy", [True, False])
-def test_without_a_thread_a_version_is_compressed_by_who_stores_it(
-    vault: Vault, monkeypatch: pytest.MonkeyPatch, busy: bool
-) -> None:
-    """Another version has the only thread, or the system gives none."""
-    content, begun, held = b"large" * 1000, threading.Event(), threading.Event()
-
-    def wait(_: bytes) -> bytes:
-        begun.set()
-        held.wait(20)
-        return b""
-
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(snapshots, "deflate", wait)
-        first = Deflation(b"first") if busy else None
-        if not busy:
-            patch.setattr(threading.Thread, "start", refuse)
-        assert not busy or begun.wait(20)
-        second = Deflation(content)
-    made = vault.add_version(replace(state("a", content), deflation=second), 1.0, keep=5)
-    held.set()
-    assert made is not None
-    assert vault.content(made) == content
-    if first is not None:
-        first.result()
-    assert Deflation(content).result() == snapshots.deflate(content)
 
 
 def test_equal_stores_make_no_new_snapshot(vault: Vault) -> None:

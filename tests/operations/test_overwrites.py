@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,10 @@ from typing import Any
 import pytest
 
 from memoryd.core.defaults import Policy
-from memoryd.core.json_spans import DocumentSpan
-from memoryd.disk import snapshots
 from memoryd.errors import NotFoundError
 from memoryd.layouts.protocol import NewMemory
-from memoryd.layouts.user_document import parser
-from memoryd.layouts.user_document.split import ParsedDocument, parse_document
 from memoryd.operations import memories
 from memoryd.operations.check import all_findings, check
-from memoryd.operations.file_versions import MAX_VERSION_SIZE
 from memoryd.operations.memories import Context
 from memoryd.operations.refresh import refresh
 from memoryd.operations.repair import repair
@@ -79,28 +73,6 @@ def root(tmp_path: Path) -> Iterator[Root]:
     held = Root(tmp_path)
     yield held
     held.store.close()
-
-
-def test_a_large_document_is_compressed_while_it_is_parsed(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    began = threading.Event()
-    deflate, parse = snapshots.deflate, parse_document
-
-    def begin(content: bytes) -> bytes:
-        began.set()
-        return deflate(content)
-
-    def parse_late(data: bytes) -> tuple[DocumentSpan, ParsedDocument | None]:
-        assert began.wait(60)
-        return parse(data)
-
-    monkeypatch.setattr(snapshots, "deflate", begin)
-    monkeypatch.setattr(parser, "parse_document", parse_late)
-    for number, text in enumerate(("new", "changed")):
-        began.clear()
-        content = document(f"{text} " * (MAX_VERSION_SIZE // len(text)))
-        root.write(content)
-        assert len(root.store.vault.versions(DOCUMENT)) == number + 1
-        assert root.version_of(content)
 
 
 def test_every_good_change_is_backed_up_before_the_next(root: Root) -> None:
