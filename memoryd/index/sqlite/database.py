@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -160,7 +159,6 @@ def file_values(row: FileRow, facts: Facts) -> tuple[object, ...]:
 SCHEMA = 9
 CACHE_KIB = 8_192  # of each reader: the narrow tables of 100,000 memories
 RELEASE_CACHE = "PRAGMA shrink_memory"  # the writer's 2 MB, after it has read or written far more than a change does
-MAX_IDLE = 4  # open readers that are not in use
 _ERRNO = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
 # The errors of SQLite for a directory it cannot write into, whatever the reason.
 _AMBIGUOUS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
@@ -315,50 +313,3 @@ def _open_reader(path: str) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-class Closing(Protocol):
-    """Anything that can be closed."""
-
-    def close(self) -> None:
-        """Release its resources."""
-
-
-Pooled = TypeVar("Pooled", bound=Closing)
-
-
-class ConnectionPool(Generic[Pooled]):
-    """A pool of readers for any thread. Opening a connection costs more than most queries, so a few idle readers stay
-    open; a reader whose block raised is closed."""
-
-    def __init__(self, open_one: Callable[[], Pooled]) -> None:
-        self._open = open_one
-        self._changing = threading.Lock()
-        self._idle: list[Pooled] = []
-        self._closed = False
-
-    @contextmanager
-    def acquire(self) -> Iterator[Pooled]:
-        """Yield a reader for the block."""
-        with self._changing:
-            reader = self._idle.pop() if self._idle else None
-        reader = reader or self._open()
-        sound = False
-        try:
-            yield reader
-            sound = True
-        finally:
-            with self._changing:
-                reusable = sound and not self._closed and len(self._idle) < MAX_IDLE
-                if reusable:
-                    self._idle.append(reader)
-            if not reusable:
-                reader.close()
-
-    def close(self) -> None:
-        """Close the idle readers; readers in use are closed when they are returned."""
-        with self._changing:
-            self._closed = True
-            idle, self._idle = self._idle, []
-        for each in idle:
-            each.close()

@@ -8,6 +8,7 @@ when it is needed: nothing is cached that was not read from the database. Of a l
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, groupby
@@ -40,6 +41,7 @@ from memoryd.index.sqlite.substrings import Substrings
 from memoryd.index.sqlite.vectors import Epoch, Vectors
 from memoryd.index.sqlite.word_list import WordList
 
+MAX_IDLE = 4  # open readers that are not in use
 ONE_PASS_FILES = 100  # files; of more the records are fetched by one query
 CACHED_RECORDS = 20_000  # at about a kilobyte each
 CACHED_FILES = 20_000
@@ -347,3 +349,41 @@ class SummaryCache:
             summaries[key] = file_summary(row)
         self._changed.clear()
         return dict(sorted(summaries.items())) if new else summaries
+
+
+class ReaderPool:
+    """A pool of readers of an index for any thread. Opening a connection costs more than most queries, so a few idle
+    readers stay open; a reader whose block raised is closed."""
+
+    def __init__(self, path: str, shared: Shared) -> None:
+        self._path = path
+        self._shared = shared
+        self._changing = threading.Lock()
+        self._idle: list[SqliteReader] = []
+        self._closed = False
+
+    @contextmanager
+    def acquire(self) -> Iterator[SqliteReader]:
+        """Yield a reader for the block."""
+        with self._changing:
+            reader = self._idle.pop() if self._idle else None
+        reader = reader or SqliteReader(Database(self._path, read_only=True), self._shared)
+        sound = False
+        try:
+            yield reader
+            sound = True
+        finally:
+            with self._changing:
+                reusable = sound and not self._closed and len(self._idle) < MAX_IDLE
+                if reusable:
+                    self._idle.append(reader)
+            if not reusable:
+                reader.close()
+
+    def close(self) -> None:
+        """Close the idle readers; readers in use are closed when they are returned."""
+        with self._changing:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.close()

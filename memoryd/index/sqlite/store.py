@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -20,13 +19,12 @@ from memoryd.core.words import indexable
 from memoryd.index.sqlite.database import (
     INSERT_RECORD,
     RELEASE_CACHE,
-    ConnectionPool,
     Database,
     encode,
     file_values,
     key_of,
 )
-from memoryd.index.sqlite.reader import EntryCache, Shared, SqliteReader, SummaryCache
+from memoryd.index.sqlite.reader import EntryCache, ReaderPool, Shared, SqliteReader, SummaryCache
 from memoryd.index.texts import CleanRecord, Text, clean, clean_files, redacted
 
 KeysByText = dict[Text, list[int]]
@@ -98,8 +96,7 @@ class SqliteIndex(SqliteReader):
         shared = Shared()
         super().__init__(Database(path), shared)
         self.path = path
-        # Not a bound method: the pool must not keep this object alive.
-        self._pool = ConnectionPool(partial(_open_reader, path, shared))
+        self._pool = ReaderPool(path, shared)
         self._new_findings = NewFindings(quiet)
         self._entries = EntryCache(self._db)
         self._summaries = SummaryCache(self._db)
@@ -369,10 +366,6 @@ def _record(key: int, of_file: tuple[bytes, Record], cleaned: CleanRecord) -> tu
         record.uses,
         encode(cleaned.facts),
     )
-
-
-def _open_reader(path: str, shared: Shared) -> SqliteReader:
-    return SqliteReader(Database(path, read_only=True), shared)
 
 
 def open_index(path: str, quiet: Collection[str] = ()) -> IndexWriter:
