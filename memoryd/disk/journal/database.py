@@ -39,7 +39,6 @@ class Database:
     def __init__(self, path: str, schema: Sequence[Sequence[str]]) -> None:
         self.path = path
         self.lock = threading.RLock()
-        self._durable = True
         _create_private(path)
         with translate_errors(path):
             self.connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
@@ -54,7 +53,6 @@ class Database:
             version = self._check_version(len(schema))
             self.connection.row_factory = sqlite3.Row
             self.connection.execute("PRAGMA journal_mode = WAL")
-            self.connection.execute("PRAGMA synchronous = FULL")
             self.connection.execute("PRAGMA fullfsync = 1")  # macOS: a plain fsync does not reach the platter
             self.connection.execute("PRAGMA foreign_keys = ON")
             self.connection.execute("PRAGMA temp_store = MEMORY")  # no bytes of memories in /var/tmp
@@ -87,7 +85,7 @@ class Database:
         """Run the body as one transaction. With `durable=False` the commit is not synced: it survives a kill and keeps
         its order, but may be lost in a power cut (for job times, not for changes)."""
         with self.lock, translate_errors(self.path):
-            self._sync(durable)
+            self.connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
                 yield self.connection
@@ -96,12 +94,6 @@ class Database:
                 if self.connection.in_transaction:  # SQLite has already rolled back on a full disk
                     self.connection.execute("ROLLBACK")
                 raise
-
-    def _sync(self, durable: bool) -> None:
-        """Set whether commits are synced. The setting is kept: transactions of one kind follow each other."""
-        if durable != self._durable:
-            self.connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            self._durable = durable
 
     def rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
         """Return all rows of a query."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from itertools import count
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -16,7 +16,6 @@ from memoryd.disk.journal.database import from_blob, printable, to_blob
 
 CAUSES = frozenset({"command", "schedule", "start", "watch"})
 EntryState = Literal["begun", "done", "undone", "rolled_back", "interrupted", "failed"]
-STATES = frozenset(get_args(EntryState))
 
 
 class Step(NamedTuple):

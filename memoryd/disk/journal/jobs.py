@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from memoryd.disk.journal.database import Database, printable
 
 MOST_IDLE_RUNS = 60  # of one job in a row without a record
 RESULTS = frozenset({"ok", "failed", "refused_by_guard", "busy", "skipped"})
 
-_ALL = "SELECT * FROM jobs ORDER BY name"
 JOB_TABLES = (
     """CREATE TABLE jobs (
         name TEXT PRIMARY KEY, last_start REAL, last_end REAL, last_result TEXT, last_error TEXT,
@@ -25,7 +21,8 @@ JOB_TABLES = (
 
 
 class JobTime(Struct, frozen=True):
-    """The history of one job. Times are seconds since the epoch; counts start with the journal."""
+    """The history of one job, in the order of the table. Times are seconds since the epoch; counts start with the
+    journal."""
 
     name: str
     last_start: float | None = None
@@ -47,91 +44,67 @@ class JobTable:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._known = _times(db.rows(_ALL))
-        self._idle_lock = threading.Lock()
-        self._idle: dict[str, tuple[int, float]] = {}  # by job: runs, and when the last one was
+        rows = db.rows("SELECT * FROM jobs ORDER BY name")
+        self._times = {row["name"]: JobTime(**{**dict(row), "running": bool(row["running"])}) for row in rows}
+        self._changing = threading.Lock()  # not held while the disk is written
+        self._idle: dict[str, int] = {}  # runs of each job that are not written yet
 
     def note_idle_run(self, name: str, now: float) -> bool:
         """Count a run that had nothing to do, without a write and without waiting for one. False if there were so many
         that one must be recorded."""
-        with self._idle_lock:
-            runs = self._idle.get(name, (0, 0.0))[0]
+        with self._changing:
+            runs = self._idle.get(name, 0)
             if runs >= MOST_IDLE_RUNS:
                 return False
-            self._idle[name] = (runs + 1, now)
+            self._idle[name] = runs + 1
+            known = self._of(name)
+            ran = replace(known, last_start=now, last_end=now, last_success=now, last_result="ok", last_error=None)
+            self._times = {**self._times, name: replace(ran, runs=known.runs + 1)}
         return True
 
-    def flush(self, names: Iterable[str] | None = None) -> None:
-        """Write the idle runs of these jobs (None: all)."""
-        with self._idle_lock:
-            wanted = list(self._idle) if names is None else [name for name in names if name in self._idle]
-            idle = [(name, *self._idle.pop(name)) for name in wanted]
-        if not idle:
-            return
-        with self._writing() as db:
-            for name, runs, at in idle:
-                db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
-                db.execute(
-                    "UPDATE jobs SET last_start = ?1, last_end = ?1, last_success = ?1, last_result = 'ok', "
-                    "last_error = NULL, runs = runs + ?2 WHERE name = ?3",
-                    (at, runs, name),
-                )
+    def flush(self) -> None:
+        """Write the idle runs."""
+        for name in list(self._idle):
+            self._record(self._of(name))
 
     def record_start(self, name: str, now: float) -> None:
         """Record that the job starts, so that a crash during the run is detected."""
-        self.flush([name])
-        with self._writing() as db:
-            db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
-            db.execute("UPDATE jobs SET last_start = ?, running = 1, runs = runs + 1 WHERE name = ?", (now, name))
+        known = self._of(name)
+        self._record(replace(known, last_start=now, running=True, runs=known.runs + 1))
 
     def record_end(self, name: str, result: str, now: float, error: str | None = None) -> None:
         """Record the end of a run. `result`: one of RESULTS; only "failed" counts as a failure, only "ok" as a success.
         Raises ValueError for any other."""
         if result not in RESULTS:
             raise ValueError(f"unknown job result {result!r}")
-        with self._writing() as db:
-            db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
-            db.execute(
-                "UPDATE jobs SET last_end = ?1, running = 0, last_result = ?2, last_error = ?3, "
-                "last_success = CASE WHEN ?2 = 'ok' THEN ?1 ELSE last_success END, "
-                "failures = failures + (?2 = 'failed') WHERE name = ?4",
-                (now, result, None if error is None else printable(error), name),
-            )
+        known, reason = self._of(name), None if error is None else printable(error)
+        success, failures = now if result == "ok" else known.last_success, known.failures + (result == "failed")
+        ended = replace(known, last_end=now, running=False, last_result=result, last_error=reason)
+        self._record(replace(ended, last_success=success, failures=failures))
 
-    def record_missed(self, name: str, count: int = 1) -> None:
+    def record_missed(self, name: str, count: int) -> None:
         """Count runs that fell due while the daemon was not running."""
-        with self._writing() as db:
-            db.execute("INSERT OR IGNORE INTO jobs (name) VALUES (?)", (name,))
-            db.execute("UPDATE jobs SET missed = missed + ? WHERE name = ?", (count, name))
+        known = self._of(name)
+        self._record(replace(known, missed=known.missed + count))
 
     def fail_interrupted(self) -> list[str]:
         """Count jobs that were running when the daemon ended as failed; return their names. Called at the start."""
-        with self._writing(durable=True) as db:
-            names = [str(row["name"]) for row in db.execute("SELECT name FROM jobs WHERE running ORDER BY name")]
-            db.execute(
-                "UPDATE jobs SET running = 0, last_result = 'failed', failures = failures + 1, "
-                "last_error = 'memoryd ended while the job was running' WHERE running"
-            )
-        return names
+        running = [each for each in self._times.values() if each.running]
+        for each in running:
+            failed = replace(each, running=False, last_result="failed", failures=each.failures + 1)
+            self._record(replace(failed, last_error="memoryd ended while the job was running"), durable=True)
+        return [each.name for each in running]
 
     def times(self) -> dict[str, JobTime]:
         """Return the history of each job that has run, by name."""
-        with self._idle_lock:
-            idle = dict(self._idle)
-        found = dict(self._known)
-        for name, (runs, at) in idle.items():
-            known = found.get(name, JobTime(name))
-            ran = replace(known, last_start=at, last_end=at, last_success=at, last_result="ok", last_error=None)
-            found[name] = replace(ran, runs=known.runs + runs)
-        return found
+        return self._times
 
-    @contextmanager
-    def _writing(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+    def _of(self, name: str) -> JobTime:
+        return self._times.get(name, JobTime(name))
+
+    def _record(self, time: JobTime, *, durable: bool = False) -> None:
         with self._db.writing(durable=durable) as db:
-            yield db
-            known = _times(db.execute(_ALL))
-        self._known = known
-
-
-def _times(rows: Iterable[sqlite3.Row]) -> dict[str, JobTime]:
-    return {row["name"]: JobTime(**{**dict(row), "running": bool(row["running"])}) for row in rows}
+            db.execute("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(time))
+        with self._changing:
+            self._idle.pop(time.name, None)
+            self._times = {**self._times, time.name: time}

@@ -15,7 +15,6 @@ from memoryd.disk.journal.backups import BACKUP_TABLES, BackupTable, QuarantineT
 from memoryd.disk.journal.database import FACT_TABLES, Database, Facts, printable, unreferenced
 from memoryd.disk.journal.entries import (
     CAUSES,
-    STATES,
     Entry,
     EntryState,
     Step,
@@ -100,34 +99,16 @@ class Journal:
 
     def mark_applied(self, receipt: str, position: int) -> None:
         """Note that the step at `position` (0-based) was applied."""
-        self._change_step(receipt, position, applied=True)
+        self.amend(receipt, position, applied=1)
 
-    def amend(
-        self,
-        receipt: str,
-        position: int,
-        *,
-        before_sha: str | None = None,
-        before_size: int | None = None,
-        after_sha: str | None = None,
-        after_size: int | None = None,
-        note: str | None = None,
-    ) -> None:
-        """Correct the record of a step; None leaves a field unchanged."""
-        self._change_step(
-            receipt,
-            position,
-            before_sha=before_sha,
-            before_size=before_size,
-            after_sha=after_sha,
-            after_size=after_size,
-            note=None if note is None else printable(note),
-        )
-
-    def _change_step(self, receipt: str, position: int, *, applied: bool = False, **fields: str | int | None) -> None:
-        values = {"applied": int(applied), "position": position, **dict.fromkeys(_AMENDABLE), **fields}
+    def amend(self, receipt: str, position: int, **columns: str | int) -> None:
+        """Correct columns of the record of a step."""
+        assignments = ", ".join(f"{name} = :{name}" for name in columns)
         with self.database.writing() as db:
-            changed = db.execute(_CHANGE_STEP, {**values, "entry": _seq_of(db, receipt)})
+            changed = db.execute(
+                f"UPDATE steps SET {assignments} WHERE entry = :_entry AND position = :_position",  # noqa: S608 - columns
+                {**columns, "_entry": _seq_of(db, receipt), "_position": position},
+            )
             if changed.rowcount != 1:
                 raise NotFoundError(f"the change {receipt} has no step {position}")
 
@@ -136,8 +117,6 @@ class Journal:
     ) -> None:
         """Close an entry, or mark a closed one as undone by the receipt `undone_by`. The state "done" need not be
         synced: after a power cut recovery reads it from the files."""
-        if state not in STATES:
-            raise ValueError(f"unknown state {state!r}")
         with self.database.writing(durable=state != "done") as db:
             db.execute(
                 "UPDATE entries SET state = ?, error = coalesce(?, error), "
@@ -152,12 +131,9 @@ class Journal:
             raise _unknown(receipt)
         return found[0]
 
-    def entries(self, limit: int = 50, before: str | None = None) -> list[Entry]:
-        """Return entries, newest first; with `before`, only those older than that receipt."""
-        if before is None:
-            return self._entries("SELECT * FROM entries ORDER BY seq DESC LIMIT ?", limit)
-        query = "SELECT * FROM entries WHERE seq < ? ORDER BY seq DESC LIMIT ?"
-        return self._entries(query, self.entry(before).seq, limit)
+    def entries(self, limit: int = 50) -> list[Entry]:
+        """Return the newest entries, newest first."""
+        return self._entries("SELECT * FROM entries ORDER BY seq DESC LIMIT ?", limit)
 
     def unfinished(self) -> list[Entry]:
         """Return the entries that a crash left unfinished, oldest first."""
@@ -193,21 +169,12 @@ class Journal:
                     yield entry, step
 
     def _entries(self, query: str, *values: Any) -> list[Entry]:
+        steps = "SELECT * FROM steps WHERE entry = ? ORDER BY position"
         with self.database.lock:
-            return [entry_of(row, self._steps(row["seq"])) for row in self.database.rows(query, *values)]
-
-    def _steps(self, seq: int) -> tuple[Step, ...]:
-        rows = self.database.rows("SELECT * FROM steps WHERE entry = ? ORDER BY position", seq)
-        return tuple(step_of(row) for row in rows)
-
-
-_AMENDABLE = ("before_sha", "before_size", "after_sha", "after_size", "note")
-_CHANGE_STEP = (
-    "UPDATE steps SET applied = max(applied, :applied), before_sha = coalesce(:before_sha, before_sha), "
-    "before_size = coalesce(:before_size, before_size), after_sha = coalesce(:after_sha, after_sha), "
-    "after_size = coalesce(:after_size, after_size), note = coalesce(:note, note) "
-    "WHERE entry = :entry AND position = :position"
-)
+            return [
+                entry_of(row, tuple(map(step_of, self.database.rows(steps, row["seq"]))))
+                for row in self.database.rows(query, *values)
+            ]
 
 
 def _unknown(receipt: str) -> NotFoundError:
