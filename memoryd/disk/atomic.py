@@ -17,8 +17,6 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from enum import Enum
-from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -31,14 +29,6 @@ from memoryd.disk.temps import Temp, still_holds, temp_name
 from memoryd.disk.tree import Tree
 
 Guard = Callable[[], None]
-
-
-class _Any(Enum):
-    ANY = "any"
-
-
-ANY: Final = _Any.ANY  # any content or no file: for files that memoryd can derive again
-Expected = Fingerprint | Literal[_Any.ANY] | None
 
 
 class StoreChangedError(OSError):
@@ -67,7 +57,7 @@ def replace(
     path: str,
     data: Content,
     *,
-    expected: Expected,
+    expected: Fingerprint | None,
     guard: Guard | None = None,
     mode: int | None = None,
     exchange: bool = False,
@@ -75,8 +65,8 @@ def replace(
     pause: Callable[[], None] = lambda: None,
 ) -> ReplaceResult:
     """Replace the whole file with `data`. `expected` None: it must not exist (then `mode` or 0600 applies, otherwise
-    mode and owner are kept). With `exchange`, ANY means the file as it is at the start, and `digest` is the SHA-256
-    (hex) of the expected content, if known. `pause` is called between the parts of long content.
+    mode and owner are kept). With `exchange`, `digest` is the SHA-256 (hex) of the expected content, if known. `pause`
+    is called between the parts of long content.
 
     Raises StoreChangedError, NotRegularError, the errors of `guard`, and OSError for a full or failing disk.
     """
@@ -85,17 +75,15 @@ def replace(
         with ExitStack() as stack:
             directory, name = stack.enter_context(tree.parent(path))
             old = _open_old(stack, directory, name, path, exchange=exchange, digest=digest)
-            found = old.state if old else None
-            wanted = found if exchange and expected is ANY else expected
-            _require(wanted, found, path)
+            _require(expected, old.state if old else None, path)
             like = old.fd if old else None
-            made = Temp(directory, name, data, like=like, mode=0o600 if mode is None else mode, pause=pause)
-            temp = stack.enter_context(made)
-            _recheck(wanted, guard, directory, name, path)
+            temp = Temp(directory, name, data, like=like, mode=0o600 if mode is None else mode, pause=pause)
+            stack.callback(temp.discard)
+            _recheck(expected, guard, directory, name, path)
             if exchange and old:
                 opened.append(_swap(directory, temp, name, old, path))
             else:
-                _rename_into_place(directory, temp, name, path, new=wanted is None)
+                _rename_into_place(directory, temp, name, path, new=expected is None)
             syscalls.sync_directory(directory)
             fingerprint = _written_fingerprint(temp)
         return ReplaceResult(fingerprint, opened[0] if opened else None)
@@ -175,7 +163,8 @@ def create(
     the daemon's own, whoever owns the directory."""
     with ExitStack() as stack:
         directory, name = stack.enter_context(tree.parent(path))
-        temp = stack.enter_context(Temp(directory, name, data, like=None, mode=mode, private=private))
+        temp = Temp(directory, name, data, like=None, mode=mode, private=private)
+        stack.callback(temp.discard)
         if guard:
             guard()
         syscalls.rename_new(directory, temp.name, name)
@@ -223,13 +212,12 @@ def truncate(tree: Tree, path: str, size: int, *, expected: Fingerprint) -> Fing
         return fingerprint_of(os.fstat(fd))
 
 
-def remove(tree: Tree, path: str, *, expected: Fingerprint | Literal[_Any.ANY], guard: Guard | None = None) -> None:
+def remove(tree: Tree, path: str, *, expected: Fingerprint, guard: Guard | None = None) -> None:
     """Remove a file that was copied before: rename, verify, then delete; if it is not the expected file, it is renamed
-    back. With ANY a missing file is fine."""
+    back."""
     with tree.parent(path) as (directory, name):
         _require(expected, lstat(directory, name, path), path)
-        if not _recheck(expected, guard, directory, name, path):
-            return
+        _recheck(expected, guard, directory, name, path)
         aside = temp_name(name)
         try:
             _rename(directory, name, aside)
@@ -244,20 +232,17 @@ def remove(tree: Tree, path: str, *, expected: Fingerprint | Literal[_Any.ANY], 
         syscalls.sync_directory(directory)
 
 
-def _require(expected: Expected, found: Fingerprint | None, path: str) -> None:
-    if expected is ANY or (expected is None and found is None):
-        return
-    if expected is None or not expected.same_content(found):
+def _require(expected: Fingerprint | None, found: Fingerprint | None, path: str) -> None:
+    unchanged = found is None if expected is None else expected.same_content(found)
+    if not unchanged:
         raise StoreChangedError(path)
 
 
-def _recheck(expected: Expected, guard: Guard | None, directory: int, name: str, path: str) -> bool:
-    """Check the lock and the target once more before the point of no return. True if the target exists."""
+def _recheck(expected: Fingerprint | None, guard: Guard | None, directory: int, name: str, path: str) -> None:
+    """Check the lock and the target once more before the point of no return."""
     if guard:
         guard()
-    found = lstat(directory, name, path)
-    _require(expected, found, path)
-    return found is not None
+    _require(expected, lstat(directory, name, path), path)
 
 
 def _written_fingerprint(temp: Temp) -> Fingerprint:

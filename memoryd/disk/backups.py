@@ -124,7 +124,10 @@ class BackupDirectory(Struct, frozen=True):
         found = [*self._in_directory(), *(self._in_root() if in_root else ())]
         parts = (progress or ProgressMeter()).track("verifying", found, lambda each: each.bytes)
         checked = [self._read_and_judge(each) for each in parts]
-        _record_verdicts(self.journal, checked)
+        marked = {row.id: row.valid for row in self.journal.backups.rows()}
+        for each in checked:
+            if each.seq is not None and not each.unread and marked.get(each.name) != each.valid:
+                self.journal.backups.mark(each.name, valid=each.valid)
         return _sort(checked, now)
 
     def _in_directory(self) -> Iterator[BackupInfo]:
@@ -287,13 +290,6 @@ def _judge(backup: BackupInfo, content: bytes, quality_of: QualityOf | None) -> 
     usable = quality.records > 0 and 2 * quality.damaged <= quality.units
     problem = None if usable else f"{quality.damaged} of its {quality.units} units cannot be read"
     return replace(backup, records=quality.records, valid=usable, problem=problem)
-
-
-def _record_verdicts(journal: Journal, checked: Iterable[BackupInfo]) -> None:
-    marked = {row.id: row.valid for row in journal.backups.rows()}
-    for each in checked:
-        if each.seq is not None and not each.unread and marked.get(each.name) != each.valid:
-            journal.backups.mark(each.name, valid=each.valid)
 
 
 def _sort(found: Iterable[BackupInfo], now: float) -> list[BackupInfo]:

@@ -100,9 +100,9 @@ class Blobs:
             with suppress(FileNotFoundError):
                 self._tree.unlink(_name(digest))
 
-    def sweep(self, in_use: Collection[str] | None = None, *, max_files: int | None = None) -> list[str]:
-        """Remove temporary files that a crash left and, given the digests in use, unreferenced blobs, at most
-        `max_files` in all. Return their names. Only for the owner of the state directory, while nothing is stored."""
+    def sweep(self, in_use: Collection[str], *, max_files: int | None = None) -> list[str]:
+        """Remove temporary files that a crash left and blobs that are not in use, at most `max_files` in all. Return
+        their names. Only for the owner of the state directory, while nothing is stored."""
         gone = [name for name in self._tree.listdir("") if _is_orphan(name, in_use)][:max_files]
         for name in gone:
             self._tree.unlink(name)
@@ -148,9 +148,8 @@ def _name(digest: str) -> str:
     return digest + _SUFFIX
 
 
-def _is_orphan(name: str, in_use: Collection[str] | None) -> bool:
+def _is_orphan(name: str, in_use: Collection[str]) -> bool:
     if is_our_temp(name):
         return True
     digest = name.removesuffix(_SUFFIX)
-    ours = name.endswith(_SUFFIX) and _DIGEST.fullmatch(digest) is not None
-    return ours and in_use is not None and digest not in in_use
+    return name.endswith(_SUFFIX) and _DIGEST.fullmatch(digest) is not None and digest not in in_use

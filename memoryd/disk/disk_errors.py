@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-
-from memoryd.disk.temps import temp_name
+import tempfile
 
 _BY_ERRNO = {
     errno.ENOSPC: "disk-full",
@@ -42,33 +41,13 @@ def remedy(error: OSError) -> str:
 
 PROBE_BYTES = 64 * 1024  # enough for an index file or the beginning of a copy
 
-_O_TMPFILE = getattr(os, "O_TMPFILE", 0)
-_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
-
 
 def probe_write(directory: str) -> None:
     """Write PROBE_BYTES to the disk and discard them. Raises the OSError of a write that fails.
 
     The file is unnamed if the system supports that, so that no other program sees it.
     """
-    fd = _open(directory)
-    try:
-        left = PROBE_BYTES
-        while left:
-            left -= os.write(fd, bytes(left))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _open(directory: str) -> int:
-    if _O_TMPFILE:
-        try:
-            return os.open(directory, _O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            if error.errno not in _NO_TMPFILE:
-                raise
-    path = os.path.join(directory, temp_name("room"))
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    os.unlink(path)
-    return fd
+    with tempfile.TemporaryFile(dir=directory, prefix=".memoryd-") as file:
+        file.write(bytes(PROBE_BYTES))
+        file.flush()
+        os.fsync(file.fileno())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from memoryd.disk.processes import is_sole_opener
-from memoryd.disk.syscalls import hash_start, is_proven_sole_opener, pread_all
+from memoryd.disk.syscalls import hash_start, pread_all, sole_opener_by_lease
 from memoryd.disk.temps import SAME_START, unlink_if
 
 
@@ -59,7 +59,7 @@ class ReplacedFile:
 
     def is_proven_sole_opener(self) -> bool:
         """True if the kernel proves `is_sole_opener`: no waiting is needed then."""
-        return is_proven_sole_opener(self._fd)
+        return sole_opener_by_lease(self._fd) is True
 
     def close(self) -> None:
         """Remove the temporary name and close the inode; bytes not read with `appended` are lost."""

@@ -16,7 +16,7 @@ from memoryd.disk.syscalls import NotBeneathError, fingerprint_of
 MAX_DEPTH = 1000  # levels; each directory is walked to from the root, so the cost is quadratic
 
 
-class Scan(Struct, frozen=True):
+class Scan(Struct):
     """The result of walking a whole root.
 
     `files`: regular files. `directories`: path -> (dev, inode), the root as "". `irregular`: links, FIFOs,
@@ -25,22 +25,12 @@ class Scan(Struct, frozen=True):
     `skipped`: directories left out. `complete` is False if the walk stopped at the limit on files.
     """
 
-    files: dict[str, Fingerprint]
-    directories: dict[str, tuple[int, int]]
-    irregular: tuple[str, ...]
-    unreadable: tuple[str, ...]
-    skipped: tuple[str, ...] = ()
-    complete: bool = True
-
-
-class _Progress(Struct):
-    """A `Scan` under construction."""
-
     files: dict[str, Fingerprint] = field(default_factory=dict)
     directories: dict[str, tuple[int, int]] = field(default_factory=dict)
     irregular: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    complete: bool = True
 
 
 def scan(
@@ -58,7 +48,7 @@ def scan(
     Raises OSError if the root itself cannot be read: an empty result would mean that everything was deleted.
     One directory is open at a time, so depth costs time but no descriptors.
     """
-    found = _Progress()
+    found = Scan()
     waiting = [""]
     while waiting and len(found.files) <= max_files:
         path = waiting.pop()
@@ -75,11 +65,11 @@ def scan(
             _record_error(error, path, found)
         finally:
             os.close(fd)
-    rest = tuple(found.irregular), tuple(found.unreadable), tuple(found.skipped)
-    return Scan(found.files, found.directories, *rest, complete=len(found.files) <= max_files)
+    found.complete = len(found.files) <= max_files
+    return found
 
 
-def _enter(fd: int, path: str, device: int, found: _Progress, only: Callable[[str], bool] | None) -> list[str]:
+def _enter(fd: int, path: str, device: int, found: Scan, only: Callable[[str], bool] | None) -> list[str]:
     """Record the directory and its entries; return the directories below it, none if it is not to be entered."""
     status = os.fstat(fd)
     if status.st_dev != device or path.count("/") >= MAX_DEPTH:
@@ -108,7 +98,7 @@ def _enter(fd: int, path: str, device: int, found: _Progress, only: Callable[[st
     return below
 
 
-def _record_error(error: OSError, path: str, found: _Progress) -> None:
+def _record_error(error: OSError, path: str, found: Scan) -> None:
     """Record what an error at `path` means: gone (nothing), replaced by a link, or unknown."""
     if not path:
         raise error

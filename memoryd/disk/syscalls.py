@@ -34,7 +34,6 @@ _NOREPLACE, _EXCHANGE = (4, 2) if _DARWIN else (1, 2)  # <sys/stdio.h> and <linu
 _EMPTY_PATH, _BTIME = 0x1000, 0x800  # <fcntl.h>, <linux/stat.h>
 IN_CREATE, IN_DELETE, IN_IGNORED, IN_ALL = 0x100, 0x200, 0x8000, 0xFFFF  # <sys/inotify.h>
 _IN_MOVED, _IN_SELF = 0xC0, 0xC00
-_SYNC_FILE_RANGE_WRITE = 2  # <fcntl.h>
 libc = ctypes.CDLL(None, use_errno=True)
 """The C library. Functions are looked up at each call, so that tests can replace it by one that lacks some."""
 
@@ -81,7 +80,7 @@ NO_READABLE_FILE = (*NO_FILE, TooLargeError)
 
 def fingerprint_of(found: os.stat_result) -> Fingerprint:
     """Return the fingerprint of a regular file, which the caller has checked. `mode` is the permission bits only."""
-    values = (
+    return Fingerprint(
         found.st_dev,
         found.st_ino,
         found.st_size,
@@ -91,7 +90,6 @@ def fingerprint_of(found: os.stat_result) -> Fingerprint:
         found.st_uid,
         found.st_nlink,
     )
-    return tuple.__new__(Fingerprint, values)  # a scan makes many: half the time of the constructor
 
 
 def parts_of(path: str) -> list[str]:
@@ -246,15 +244,6 @@ def sync_file(fd: int) -> None:
     os.fsync(fd)
 
 
-def start_writeback(fd: int) -> None:
-    """Let the kernel begin to put what was written on the disk, so that a later sync waits for less. A system without
-    the call does all of it in the sync."""
-    begin = getattr(libc, "sync_file_range", None)
-    if begin is not None:
-        whole = ctypes.c_int64(0)
-        begin(fd, whole, whole, _SYNC_FILE_RANGE_WRITE)
-
-
 def sync_directory(fd: int) -> None:
     """Make changes of the names in a directory durable; file systems that do not support the call do not need it."""
     try:
@@ -293,12 +282,6 @@ def watch_names(directory: int) -> int:
         os.close(fd)
         raise OSError(code, os.strerror(code))
     return fd
-
-
-def is_proven_sole_opener(fd: int) -> bool:
-    """True if the kernel proves, by granting a lease, that no other process has the inode open. False if others have,
-    or if there are no leases."""
-    return sole_opener_by_lease(fd) is True
 
 
 def sole_opener_by_lease(fd: int) -> bool | None:

@@ -19,11 +19,9 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from memoryd.core.spans import Content, cut_name, sha256
-from memoryd.disk.syscalls import UNSUPPORTED, inherit_owner, start_writeback, sync_file
+from memoryd.disk.syscalls import UNSUPPORTED, inherit_owner, sync_file
 
 _PATTERN = re.compile(r"(?P<target>.+)\.memoryd-[1-9][0-9]{0,9}-[0-9]{1,19}\.tmp", re.DOTALL)
 _ACL = "system.posix_acl_access"
@@ -75,7 +73,7 @@ class Temp:
     """A new file next to its target: complete, on disk, with the mode, owner and attributes of the target (`like`). If
     there is none, `mode` applies, and root creates it for the directory's owner unless it is `private`.
 
-    Leaving the `with` block removes the name if it still refers to *this* file: after a rename it does not exist, after
+    `discard` removes the name if it still refers to *this* file: after a rename it does not exist, after
     an exchange it refers to the old file, which must not be deleted.
     """
 
@@ -107,14 +105,6 @@ class Temp:
             self.discard()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.discard()
-
     def discard(self) -> None:
         """Close the file; remove its temporary name unless that now holds another file."""
         fd, self.fd = self.fd, -1
@@ -140,7 +130,6 @@ def write_content(fd: int, content: Content, pause: Callable[[], None]) -> None:
     unsynced = 0
     for number, part in enumerate(_parts(content)):
         if number:
-            start_writeback(fd)  # the disk works while the next part is copied
             pause()
         if unsynced >= UNSYNCED:
             sync_file(fd)

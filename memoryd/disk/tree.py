@@ -274,7 +274,7 @@ class Tree:
 
     def mkdir(self, path: str, mode: int | Callable[[str], int] = 0o700) -> list[str]:
         """Create a directory and its missing parents, durably; return the created paths, top first. `mode` applies
-        regardless of the umask; a callable gives it for each path."""
+        regardless of the umask, and an inherited setgid bit stays; a callable gives it for each path."""
         parts = parts_of(path)
         steps = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
         return [step for step in steps if self._make_directory(step, mode)]
@@ -282,13 +282,18 @@ class Tree:
     def _make_directory(self, path: str, mode: int | Callable[[str], int]) -> bool:
         """Create a directory whose parent exists; False if it exists already."""
         with self.parent(path) as (directory, name):
-            created = _mkdir(directory, name)
+            created = True
+            try:
+                os.mkdir(name, 0o700, dir_fd=directory)
+            except FileExistsError:
+                created = False
             fd = open_directory(directory, name, path)  # also checks what exists there
             try:
                 if created:
                     if not os.listdir(fd):  # else its owner has put another one in its place
                         inherit_owner(fd, directory)
-                    _set_mode(fd, mode if isinstance(mode, int) else mode(path))
+                    inherited = os.fstat(fd).st_mode & stat.S_ISGID
+                    os.fchmod(fd, (mode if isinstance(mode, int) else mode(path)) | inherited)
                     sync_directory(directory)
             finally:
                 os.close(fd)
@@ -313,17 +318,17 @@ class Tree:
 
     def mode_of(self, path: str) -> int:
         """Return the permission bits of a file or directory (of a link: its own), "" for the root."""
-        if not path:
-            return stat.S_IMODE(os.fstat(self.fd).st_mode)
-        with self.parent(path) as (directory, name):
-            return stat.S_IMODE(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+        return stat.S_IMODE(self._status(path).st_mode)
 
     def owner_of(self, path: str) -> int:
         """Return the user that owns a file or directory (a link itself), "" for the root."""
+        return self._status(path).st_uid
+
+    def _status(self, path: str) -> os.stat_result:
         if not path:
-            return os.fstat(self.fd).st_uid
+            return os.fstat(self.fd)
         with self.parent(path) as (directory, name):
-            return os.stat(name, dir_fd=directory, follow_symlinks=False).st_uid
+            return os.stat(name, dir_fd=directory, follow_symlinks=False)
 
     def _open_for_mode(self, path: str) -> int:
         if not path:
@@ -384,18 +389,3 @@ class ScannedFiles:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-
-
-def _mkdir(directory: int, name: str) -> bool:
-    """Create a directory that only we can enter; False if there is something of that name."""
-    try:
-        os.mkdir(name, 0o700, dir_fd=directory)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _set_mode(directory: int, mode: int) -> None:
-    """Set the mode regardless of the umask. An inherited setgid bit stays."""
-    inherited = stat.S_IMODE(os.fstat(directory).st_mode) & stat.S_ISGID
-    os.fchmod(directory, mode | inherited)

@@ -17,8 +17,6 @@ from memoryd.disk.journal import Step
 from memoryd.disk.journal.trash import TrashedMemory
 
 MAX_INLINE = 64 * 1024  # bytes; a blob costs two more syncs than a row that is written anyway
-_LEVEL = 1
-_SMALL_WINDOW_MAX, _SMALL_WINDOW_BITS = 2048, 11  # bytes, and their logarithm
 
 
 class UndoContent(NamedTuple):
@@ -33,13 +31,8 @@ def save_undo_content(blobs: Blobs, content: bytes) -> UndoContent:
     """Save bytes that an undo needs; the caller writes the result to the step in the journal."""
     if len(content) > MAX_INLINE:
         return UndoContent(blobs.put(content), None)
-    # Setting up the default window of 32 KB takes ten times as long as compressing a line, which needs no such window.
-    packer = (
-        zlib.compressobj(_LEVEL, wbits=_SMALL_WINDOW_BITS, memLevel=1)
-        if len(content) <= _SMALL_WINDOW_MAX
-        else zlib.compressobj(_LEVEL)
-    )
-    return UndoContent(None, packer.compress(content) + packer.flush())
+    # To set up the default window of 32 KB takes several times as long as to compress a line, which needs none.
+    return UndoContent(None, zlib.compress(content, 1, wbits=11 if len(content) <= 2048 else 15))
 
 
 def has_undo_content(step: Step) -> bool:

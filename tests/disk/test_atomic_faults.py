@@ -21,7 +21,6 @@ import pytest
 
 import memoryd
 from memoryd.disk import atomic, syscalls, temps
-from memoryd.disk.atomic import ANY
 from memoryd.disk.spare_file import SpareFile
 from memoryd.disk.tree import Tree
 
@@ -101,7 +100,9 @@ def append(tree: Tree) -> None:
 
 
 def remove(tree: Tree) -> None:
-    atomic.remove(tree, "d/f", expected=ANY)
+    expected = tree.stat("d/f")
+    assert expected is not None
+    atomic.remove(tree, "d/f", expected=expected)
 
 
 def create(tree: Tree) -> None:

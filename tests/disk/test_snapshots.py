@@ -105,7 +105,7 @@ def test_sweep_removes_left_overs_and_orphans_only(tmp_path: Path, blobs: Blobs)
     left_over = f"{'a' * 64}.z.memoryd-4711-3.tmp"
     for name in (left_over, "README", "notes.tmp"):
         (tmp_path / "blobs" / name).write_bytes(b"x")
-    assert blobs.sweep() == [left_over]
+    assert blobs.sweep({used, orphan}) == [left_over]
     assert blobs.sweep({used}) == [f"{orphan}.z"]
     assert {path.name for path in (tmp_path / "blobs").iterdir()} == {f"{used}.z", "README", "notes.tmp"}
 

@@ -356,7 +356,7 @@ class TestScan:
         assert set(scan.directories) == {"", "a", "a/b"}
         assert scan.directories[""] == tree.identity
         assert set(scan.irregular) == odd
-        assert scan.unreadable == ()
+        assert scan.unreadable == []
 
     @pytest.mark.parametrize("kind", ["EACCES", "EIO", "EMFILE"])
     def test_a_directory_that_cannot_be_read_is_named_not_forgotten(
@@ -375,7 +375,7 @@ class TestScan:
         monkeypatch.setattr(os, "open", refuse)
         scan = tree.scan(nothing)
         assert set(scan.files) == {"good/f"}
-        assert scan.unreadable == ("bad",)
+        assert scan.unreadable == ["bad"]
 
     def test_a_root_that_cannot_be_read_is_an_error_not_an_empty_root(
         self, tree: Tree, monkeypatch: pytest.MonkeyPatch
@@ -399,7 +399,7 @@ class TestScan:
         (root / "a/f").touch()
         monkeypatch.setattr(tree, "identity", (tree.identity[0] + 1, tree.identity[1]))
         scan = tree.scan(nothing)
-        assert (scan.files, scan.irregular) == ({}, ("",))
+        assert (scan.files, scan.irregular) == ({}, [""])
 
     def test_deep(self, root: Path, tree: Tree) -> None:
         deep = "/".join(["d"] * 300)
