@@ -28,17 +28,13 @@ def count_reads(store: Store, path: str, counts: Mapping[str, AccessCount], now:
 
     done = change(store, Origin("touch", "command"), decide, now=now)
     if done.receipt is None:
-        _save_counts(store, path, counts)
+        store.journal.access.add(path, {identity: (count.times, count.at) for identity, count in counts.items()})
+        totals = store.access_counts.setdefault(path, {})
+        for identity, count in counts.items():
+            totals[identity] = totals.get(identity, 0) + count.times
+        store.catalogue.set_access(path, totals)
         return ()
     return (path,)
-
-
-def _save_counts(store: Store, path: str, counts: Mapping[str, AccessCount]) -> None:
-    store.journal.access.add(path, {identity: (count.times, count.at) for identity, count in counts.items()})
-    totals = store.access_counts.setdefault(path, {})
-    for identity, count in counts.items():
-        totals[identity] = totals.get(identity, 0) + count.times
-    store.catalogue.set_access(path, totals)
 
 
 def move_counts(store: Store, path: str, before: str, after: str) -> None:

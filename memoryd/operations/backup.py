@@ -31,7 +31,8 @@ def create_backups(store: Store, now: float, *, file: str | None = None, dry_run
     if store.file_rules.backup_dir is None:
         if file is not None:
             return back_up_file(store, file, now, dry_run=dry_run)
-        sources = _sources(store)
+        files = store.catalogue.files()  # of them those that were read completely
+        sources = {path: row for path, row in files.items() if row.role == Role.SOURCE and row.digest}
         if not sources:
             return [CreatedBackup(file=None, outcome="empty", id=None)]
         return [CreatedBackup(file=None, outcome="due")] if dry_run else take_snapshot(store, sources, now)
@@ -47,7 +48,7 @@ def _back_up_in_root(store: Store, path: str, now: float, *, dry_run: bool) -> C
         return None
     newest = store.journal.backups.rows(path)[-1:]
     same = newest and newest[0].valid and newest[0].sha256 == sha256(content)
-    if same and _exists(store, newest[0].name) and not _has_surplus(store, path, now):
+    if same and store.tree.stat(f"{_backup_dir(store)}/{newest[0].name}") and not _has_surplus(store, path, now):
         return CreatedBackup(file=path, outcome="equal", id=newest[0].id)
     if not content:
         # An empty file, perhaps after its last memory was archived, needs no backup and no lock.
@@ -65,10 +66,6 @@ def _has_surplus(store: Store, path: str, now: float) -> bool:
     """True if an interrupted rotation left more backups than the limit."""
     rotated = [each for each in directory_backups(store, now, file=path) if not each.in_root]
     return bool(drop(rotated, store.policy.backups, now))
-
-
-def _exists(store: Store, name: str) -> bool:
-    return store.tree.stat(f"{_backup_dir(store)}/{name}") is not None
 
 
 def _files(store: Store, file: str | None) -> list[str]:
@@ -96,12 +93,9 @@ def list_backups(store: Store, now: float, *, file: str | None = None, verify: b
 
 def require_known(store: Store, file: str, now: float) -> None:
     """Raise NotFoundError for a file that the root neither has nor has a backup of."""
-    if not _is_known(store, file) and not _list_all(store, now, file):
+    known = file in store.known_layout.reader.source_paths(()) or store.catalogue.file(file) is not None
+    if not known and not _list_all(store, now, file):
         raise no_backup(store, file, now)
-
-
-def _is_known(store: Store, file: str) -> bool:
-    return file in store.known_layout.reader.source_paths(()) or store.catalogue.file(file) is not None
 
 
 def no_backup(store: Store, file: str, now: float) -> NotFoundError:
@@ -227,11 +221,6 @@ def back_up_file(store: Store, path: str, now: float, *, dry_run: bool = False) 
         return [CreatedBackup(file=path, outcome=outcome, id=newest.id if newest else None)]
     backup_id = made or (newest.id if newest else None)
     return [CreatedBackup(file=path, outcome="made" if made else "equal", id=backup_id)]
-
-
-def _sources(store: Store) -> dict[str, FileRow]:
-    """Return the source files that were read completely, by path."""
-    return {path: row for path, row in store.catalogue.files().items() if row.role == Role.SOURCE and row.digest}
 
 
 def _states(store: Store, sources: Mapping[str, FileRow]) -> Iterator[FileState]:

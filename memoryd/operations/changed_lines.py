@@ -7,12 +7,10 @@ sure: it compares what stood before those lines with what was indexed, and keeps
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 
 from msgspec.structs import replace
 
-from memoryd.core.findings import Finding
 from memoryd.core.index import FileRow
 from memoryd.core.records import Document, ParseOffset, ReplacedRange
 from memoryd.core.spans import Fingerprint, Span
@@ -146,7 +144,9 @@ def _index_lines(store: Store, row: FileRow, end: FileEnd, added: bytes, now: fl
 
 def append_part(store: Store, row: FileRow, part: Document) -> None:
     """Index a further part of a file, with what it means for the whole file, which `row` describes."""
-    findings = (*_new_findings(store, row.path, part), *file_findings(store, row, is_empty=False))
+    known = {code for _, code in store.catalogue.finding_counts(row.path)}  # of some codes one for each file is enough
+    new = [each for each in part.findings if each.code not in ONCE_PER_FILE or each.code not in known]
+    findings = (*new, *file_findings(store, row, is_empty=False))
     store.catalogue.append(row, replace(part, findings=findings), recounted=WHOLE_FILE_CODES)
 
 
@@ -172,9 +172,3 @@ def restamp(store: Store, row: FileRow, same: FileRow) -> FileOutcome:
 def is_unchanged(row: FileRow, found: Fingerprint) -> bool:
     """True if a file seems to be as it was indexed."""
     return row.fingerprint.same_content(found) and row.fingerprint.ctime_ns == found.ctime_ns
-
-
-def _new_findings(store: Store, path: str, tail: Document) -> Iterable[Finding]:
-    """Return the findings of the new end of a file, except those reported once per file that already were."""
-    known = {code for _, code in store.catalogue.finding_counts(path)}
-    return [each for each in tail.findings if each.code not in ONCE_PER_FILE or each.code not in known]

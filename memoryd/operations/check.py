@@ -173,12 +173,9 @@ def _delay_reason(job: JobTime, interval: float, now: float) -> str | None:
     reason = f"the last attempt ended with {job.last_result}: {job.last_error or 'unknown reason'}"
     if job.last_success is None:
         return f"no backup was ever made; {reason}" if job.runs >= MIN_RUNS else None
-    age = now - job.last_success
-    return f"the last backup was made {_format_age(age)} ago; {reason}" if age > 2 * interval else None
-
-
-def _format_age(seconds: float) -> str:
-    return f"{seconds / DAY:.0f} days" if seconds >= 2 * DAY else f"{seconds / 3600:.1f} hours"
+    age_s = now - job.last_success
+    age = f"{age_s / DAY:.0f} days" if age_s >= 2 * DAY else f"{age_s / 3600:.1f} hours"
+    return f"the last backup was made {age} ago; {reason}" if age_s > 2 * interval else None
 
 
 def note_archived(store: Store) -> None:

@@ -6,8 +6,6 @@ alone until `reindex` is called.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from memoryd.core.findings import Finding, Severity
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.spans import Content, Edit, Span, joined, sha256
@@ -45,17 +43,16 @@ def journal_first_write(store: Store, path: str, before: bytes | None, content: 
 
 def plan_restore(store: Store, entry: Entry) -> Plan:
     """Plan to restore the index file of the other program, whatever was written since."""
-    return Plan(tuple(_actions(store, entry)))
-
-
-def _actions(store: Store, entry: Entry) -> Iterator[Action]:
+    actions: list[Action] = []
+    why = f"undo of {entry.operation} {entry.receipt}"
     for step in entry.steps:
-        before, why = load_undo_content(store.blobs, step), f"undo of {entry.operation} {entry.receipt}"
-        if store.tree.stat(step.path) is None:
-            yield Action(Kind.CREATE, step.path, why, data=before)
-            continue
-        content = store.read(step.path)[0]
-        yield Action(Kind.REWRITE, step.path, why, edits=(Edit(Span(0, len(content)), before),), base=sha256(content))
+        before, content = load_undo_content(store.blobs, step), store.content(step.path)
+        if content is None:
+            actions.append(Action(Kind.CREATE, step.path, why, data=before))
+        else:
+            edits = (Edit(Span(0, len(content)), before),)
+            actions.append(Action(Kind.REWRITE, step.path, why, edits=edits, base=sha256(content)))
+    return Plan(tuple(actions))
 
 
 def release(store: Store, entry: Entry) -> None:

@@ -56,7 +56,8 @@ def list_memories(
     result = ListResult(memories=listed, fresh=fresh)
     if len(rows) > limit:
         root, last, _ = page[-1]
-        result.next_cursor = _encode_cursor(PageEnd(last.created, root.name, last.id, last.key))
+        end = PageEnd(last.created, root.name, last.id, last.key)
+        result.next_cursor = base64.urlsafe_b64encode(msgspec.json.encode(end)).decode().rstrip("=")
     return result
 
 
@@ -80,10 +81,6 @@ def _before(root: str, end: PageEnd | None) -> Before | None:
     if root > end.root:
         return Before(end.created, "", 0, same=True)
     return Before(end.created, end.id if root == end.root else "", end.key)
-
-
-def _encode_cursor(end: PageEnd) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(end)).decode().rstrip("=")
 
 
 def _decode_cursor(cursor: str) -> PageEnd:

@@ -228,13 +228,10 @@ def _note(
     store: Store, path: str, identity: str, now: float, level: Severity, message: str, *, fixable: bool = False
 ) -> None:
     finding = Finding(LOST_WRITE_CODE, path, message, id=identity, level=level, fixable=fixable)
-    store.recent_changes.findings.append((now, finding))
-    _publish(store, now)
-
-
-def _publish(store: Store, now: float) -> None:
-    store.recent_changes.findings[:] = [each for each in store.recent_changes.findings if now - each[0] < REPORT_S]
-    store.root_findings[LOST_WRITES_TOPIC] = tuple(finding for _, finding in store.recent_changes.findings)
+    findings = store.recent_changes.findings
+    findings.append((now, finding))
+    findings[:] = [each for each in findings if now - each[0] < REPORT_S]
+    store.root_findings[LOST_WRITES_TOPIC] = tuple(each for _, each in findings)
 
 
 class RetriedWrite(NamedTuple):

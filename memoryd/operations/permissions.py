@@ -40,13 +40,17 @@ def _wide(store: Store) -> list[Action]:
     managed = {path for path in scan.files if _is_managed(store, path)}
     if not managed:
         return []
-    directories = [path for path in sorted(scan.directories) if _is_managed_directory(store, path)]
-    actions: list[Action | None] = [_directory_action(store, path) for path in directories]
+    actions: list[Action] = []
+    for path in sorted(scan.directories):
+        mode = store.tree.mode_of(path) if _is_managed_directory(store, path) else 0
+        if mode & OPEN_BITS and store.tree.owner_of(path) == store.owner:
+            why = f"mode {mode & 0o777:o} gives other users access"
+            actions.append(Action(Kind.CHMOD, path, why, mode=mode & 0o700))
     for path, found in sorted(scan.files.items()):
         if path in managed and found.mode & OPEN_BITS and found.uid == store.owner and found.nlink == 1:
             why = f"mode {found.mode & 0o777:o} gives other users access"
             actions.append(Action(Kind.CHMOD, path, why, mode=found.mode & 0o700))
-    return [action for action in actions if action is not None]
+    return actions
 
 
 def _is_managed(store: Store, path: str) -> bool:
@@ -61,10 +65,3 @@ def _is_managed_directory(store: Store, directory: str) -> bool:
     """True for the root, the backups and the archive; other directories are not changed."""
     top = directory.partition("/")[0]
     return top in ("", "archive", store.file_rules.backup_dir)
-
-
-def _directory_action(store: Store, path: str) -> Action | None:
-    mode = store.tree.mode_of(path)
-    if not mode & OPEN_BITS or store.tree.owner_of(path) != store.owner:
-        return None
-    return Action(Kind.CHMOD, path, f"mode {mode & 0o777:o} gives other users access", mode=mode & 0o700)

@@ -65,7 +65,8 @@ def _repair(store: Store, now: float, codes: Collection[str] | None, *, dry_run:
     if codes is not None:
         done.append(_accept_index_findings(store, codes, now, dry_run=dry_run))
     if _is_selected("change-was-undone", codes, safe=False):
-        done += _store_again(store, now, dry_run=dry_run)
+        retried = plan_lost_writes(store, now) if dry_run else restore_lost_writes(store, now, on_request=True)
+        done += [Committed(Plan(each.actions), each.receipt) for each in retried]
     edited = _edit(store, now, codes, dry_run=dry_run)
     done.append(edited)
     if _is_selected("wide-permissions", codes, safe=True):
@@ -110,12 +111,6 @@ def _record_acceptance(store: Store, plan: Plan, now: float) -> Committed:
     """Journal what was accepted; there is nothing to undo."""
     summary = "; ".join(f"{each.path}: {each.why}" for each in plan.actions)
     return Committed(plan, store.journal.record("accept-loss", "command", summary, now))
-
-
-def _store_again(store: Store, now: float, *, dry_run: bool) -> list[Committed]:
-    """Store memories again that another program overwrote, each as a change of its own."""
-    retried = plan_lost_writes(store, now) if dry_run else restore_lost_writes(store, now, on_request=True)
-    return [Committed(Plan(each.actions), each.receipt) for each in retried]
 
 
 def _edit(store: Store, now: float, codes: Collection[str] | None, *, dry_run: bool) -> Committed:

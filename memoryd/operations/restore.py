@@ -67,7 +67,9 @@ def restore(
         selected = _select(store, now, file, at)
 
         def decide() -> Plan:
-            return _restore_plan(store, selected)
+            contents, modes = selected.contents.items(), selected.modes
+            actions = [_restore_action(store, path, data, modes.get(path), selected.backup) for path, data in contents]
+            return Plan(tuple(action for action in actions if action is not None))
 
     if not dry_run:
         save_versions(store, now)  # not before one was read that this may rotate out
@@ -140,14 +142,6 @@ def newest_good(store: Store, path: str, now: float) -> bytes | None:
         return None
     quality = store.quality(path, content, now)
     return content if quality.records or not quality.units else None
-
-
-def _restore_plan(store: Store, selected: _Selected) -> Plan:
-    actions = [
-        _restore_action(store, path, data, selected.modes.get(path), selected.backup)
-        for path, data in selected.contents.items()
-    ]
-    return Plan(tuple(action for action in actions if action is not None))
 
 
 def _restore_action(store: Store, path: str, content: bytes, mode: int | None, source: str) -> Action | None:

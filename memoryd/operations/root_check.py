@@ -66,10 +66,6 @@ class _Suspicion(Struct, omit_defaults=True):
     loss: bool = False
 
 
-def _suspicion(store: Store) -> _Suspicion | None:
-    return msgspec.convert(store.journal.facts.get(SUSPICION), _Suspicion | None)
-
-
 def _set_suspicion(store: Store, suspicion: _Suspicion | None) -> None:
     store.journal.facts.set(SUSPICION, msgspec.to_builtins(suspicion))
 
@@ -122,7 +118,7 @@ def _identity(store: Store) -> list[int | None]:
 def _identify(store: Store, now: float) -> RootCheck:
     known = store.journal.facts.get(IDENTITY)
     current = _identity(store)
-    suspicion = _suspicion(store)
+    suspicion = msgspec.convert(store.journal.facts.get(SUSPICION), _Suspicion | None)
     if suspicion is not None and known == current and not suspicion.loss:  # the directory itself is back
         suspicion = None
         _set_suspicion(store, None)

@@ -146,16 +146,11 @@ def trust_clock(store: Store, plan: Plan, now: float) -> None:
 def _doubt(store: Store, now: float) -> str | None:
     if abs(store.clock_jump_s) > JUMP_S:
         return f"the clock jumped by {abs(store.clock_jump_s) / 3600:.1f} h while memoryd ran"
-    behind = _newest_recorded(store) - now
+    ends = [each.last_end for each in store.journal.jobs.times().values() if each.last_end is not None]
+    behind = max([*ends, *(entry.at for entry in store.journal.entries(1))], default=-math.inf) - now
     if behind > SLACK_S:
         return f"the clock is {behind / 3600:.1f} h behind the newest time that memoryd has recorded"
     return None
-
-
-def _newest_recorded(store: Store) -> float:
-    """Return the latest time in the journal, in epoch seconds."""
-    ends = [each.last_end for each in store.journal.jobs.times().values() if each.last_end is not None]
-    return max([*ends, *(entry.at for entry in store.journal.entries(1))], default=-math.inf)
 
 
 def prune(store: Store, now: float, *, by: str, dry_run: bool = False) -> Committed:

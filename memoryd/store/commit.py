@@ -175,7 +175,7 @@ class _Commit:
         self.store = store
         self.tree = store.tree
         self.receipt = receipt
-        self.guard = held.check if held is not None else _unguarded
+        self.guard = held.check if held is not None else lambda: None  # the layout has no lock
         self.now = now
         self.additive = additive
 
@@ -286,10 +286,6 @@ _APPLY: dict[Kind, Callable[[_Commit, PreparedAction, int], None]] = {
     Kind.REMOVE: _Commit.remove,
     Kind.CHMOD: _Commit.chmod,
 }
-
-
-def _unguarded() -> None:
-    """Check nothing: the layout has no lock."""
 
 
 def back_up(

@@ -71,8 +71,9 @@ class PendingChanges:
         appended, covered = change.new if change.appended else None, change.appended
         pending, before = self._pending.get(path), self._changes.get(path)
         if pending is not None:
-            covered = before is not None and pending.covered and _follows(before, change)
-            change = _merge(before, change) if before is not None and covered else change
+            covered = pending.covered and before is not None and _follows(before, change)
+            if before is not None and covered:
+                change = change._replace(before=before.before, start=before.start, new=before.new + change.new)
         if len(change.old) + len(change.new) > MAX_BYTES:
             self._changes.pop(path, None)
         else:
@@ -136,10 +137,6 @@ class PendingChanges:
 def _follows(before: OwnChange, change: OwnChange) -> bool:
     """True if these are two appends, one right after the other."""
     return before.appended and change.appended and before.after.same_content(change.before)
-
-
-def _merge(before: OwnChange, change: OwnChange) -> OwnChange:
-    return change._replace(before=before.before, start=before.start, new=before.new + change.new)
 
 
 def lines_of(before: bytes, after: bytes, edits: Sequence[Edit]) -> tuple[int, int, bytes, bytes]:

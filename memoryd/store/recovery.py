@@ -205,10 +205,11 @@ def _possible_targets(store: Store) -> Iterator[str]:
 
 def _watch_again(store: Store, path: str, live: str, size: int, now: float) -> bool:
     """Watch a replaced inode that another program still has open, from this size on. Returns False if none has."""
-    newest = next(_replacing_steps(store, live), None)
+    changes = store.journal.steps_of(live, RECENT_ENTRIES)
+    newest = next((each for each in changes if each[1].kind in _REPLACING), None)
     if newest is None or _side_of(store, newest[1]) == "before":
         return False  # new content of memoryd, which was never in use
-    receipt, step = newest
+    entry, step = newest
     with store.tree.parent(path) as (directory, name):
         fd = open_regular(directory, name, path)
         try:
@@ -218,7 +219,7 @@ def _watch_again(store: Store, path: str, live: str, size: int, now: float) -> b
             replaced = ReplacedFile(directory, name, fd, live, base_size=base_size, digest=digest)
         finally:
             os.close(fd)
-    store.late_writes.waiting.append(LateWrite(replaced, receipt, step.position, size, now))
+    store.late_writes.waiting.append(LateWrite(replaced, entry.receipt, step.position, size, now))
     return True
 
 
@@ -245,10 +246,3 @@ def _rescue_content(store: Store, live: str, content: bytes, now: float) -> str:
     lead = b"\n" if current and not current.endswith(b"\n") else b""
     atomic.append(store.tree, live, lead + extra, expected=store.tree.stat(live))
     return f", {len(extra)} late bytes were carried into {live}"
-
-
-def _replacing_steps(store: Store, path: str) -> Iterator[tuple[str, Step]]:
-    """Yield the recent steps that replaced an inode at this path, newest first, each with its receipt."""
-    for entry, step in store.journal.steps_of(path, RECENT_ENTRIES):
-        if step.kind in _REPLACING:
-            yield entry.receipt, step
