@@ -18,7 +18,7 @@ from memoryd.config.load import parse, read_text
 from memoryd.config.roots import derive_name
 from memoryd.config.settings import Config, RootConfig
 from memoryd.config.toml_text import KeyPath, dotted, read_lines, toml
-from memoryd.disk.atomic import ANY, replace
+from memoryd.disk.atomic import replace
 from memoryd.disk.tree import Tree
 from memoryd.errors import ConfigError, ConflictError, DeniedError, MemorydError, NotFoundError
 
@@ -208,7 +208,8 @@ def write_config(path: str, text: str, *, mode: int = 0o600) -> None:
     try:
         os.makedirs(os.path.dirname(real), mode=0o700, exist_ok=True)
         with Tree(os.path.dirname(real)) as tree:
-            replace(tree, os.path.basename(real), text.encode(), expected=ANY, mode=mode)
+            name = os.path.basename(real)
+            replace(tree, name, text.encode(), expected=tree.find(name), mode=mode)
     except OSError as error:
         kind = DeniedError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else ConfigError
         raise kind(f"{path} cannot be written: {error.strerror}", hint="nothing was changed") from error

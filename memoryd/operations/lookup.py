@@ -91,8 +91,11 @@ def read_memory(store: Store, identity: str, now: float) -> LoadedMemory | None:
         with store.tree.duplicate() as tree:
             for place in require_unambiguous(store.name, identity, live or places):
                 found = _read(layout, tree, place, now)
-                if found is not None:
-                    return _memory(store, layout, place, found)
+                if found is None:
+                    continue
+                record_id = "" if place.is_shared else place.id
+                native, where = layout.reader.native(place.path, found.text), (place.unique_id, place.path, found.line)
+                return LoadedMemory(*where, not place.live, layout.name, native, found.text, record_id=record_id)
     except ChangingError as error:
         raise _busy(store, error) from error
     except FileNotFoundError as error:
@@ -127,14 +130,6 @@ def _topic_file(store: Store, layout: Layout, identity: str) -> LoadedMemory | N
 
 def _busy(store: Store, error: ChangingError) -> BusyError:
     return BusyError(f"root {store.name}: {error.filename} is being written", hint="try again in a moment")
-
-
-def _memory(store: Store, layout: Layout, place: Place, found: _ReadResult) -> LoadedMemory:
-    native = store.known_layout.reader.native(place.path, found.text)
-    record_id = "" if place.is_shared else place.id
-    return LoadedMemory(
-        place.unique_id, place.path, found.line, not place.live, layout.name, native, found.text, record_id=record_id
-    )
 
 
 def _read(layout: Layout, tree: Tree, place: Place, now: float) -> _ReadResult | None:

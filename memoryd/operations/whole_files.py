@@ -113,7 +113,12 @@ def _parse_new(
         done = _index_in_chunks(store, _new_row(store, path, content, fingerprint, now), content, now)
         note_loss(store, None, done, now)
         return FileOutcome.of(done)
-    row, document = _parse(store, path, content, fingerprint, now)
+    mtime = fingerprint.mtime_ns / 1e9
+    document = store.known_layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
+    row = with_counts(_new_row(store, path, content, fingerprint, now), document, None)
+    if len(content) >= SLOW_TO_PARSE:
+        store.file_pieces.note(path, row.digest, store.known_layout.reader.pieces(content, document))
+    document = _complete(store, row, content, document, now)
     note_version(store, row, content, now)
     parsed.append((row, document))
     return FileOutcome.of(row)
@@ -209,16 +214,6 @@ def _index_change(store: Store, row: FileRow, new: FileRow, content: bytes, now:
     store.file_pieces.note(row.path, new.digest, change.pieces)
     note_version(store, read, content, now, later=True)
     return True
-
-
-def _parse(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> tuple[FileRow, Document]:
-    """Parse a whole file that is not in the catalogue."""
-    mtime = fingerprint.mtime_ns / 1e9
-    document = store.known_layout.reader.parse(path, content, now=now, mtime=mtime, base=ParseOffset())
-    row = with_counts(_new_row(store, path, content, fingerprint, now), document, None)
-    if len(content) >= SLOW_TO_PARSE:
-        store.file_pieces.note(path, row.digest, store.known_layout.reader.pieces(content, document))
-    return row, _complete(store, row, content, document, now)
 
 
 def _new_row(store: Store, path: str, content: bytes, fingerprint: Fingerprint, now: float) -> FileRow:

@@ -135,25 +135,19 @@ def commit(store: Store, plan: Plan, origin: Origin, held: HeldLock | None, now:
     except OSError as error:  # the files are changed: an error would have it done twice; recovery reads it from them
         log.warning("a change is not recorded as done", root=store.name, receipt=receipt, reason=str(error))
     if origin.operation not in KEEPING:
-        _stop_watching(store, plan, origin.operation)
         _note_removals(store, plan, origin.operation)
     return receipt
 
 
-def _stop_watching(store: Store, plan: Plan, operation: str) -> None:
-    """Stop watching memories that memoryd itself removes or restores: no agent overwrote them."""
-    for action in plan.actions:
-        recent = store.recent_changes.by_path.get(action.path, {})
-        for identity in action.ids if operation in REMOVALS else list(recent):
-            recent.pop(identity, None)
-
-
 def _note_removals(store: Store, plan: Plan, operation: str) -> None:
-    """Note what leaves each file, so that it is not taken for a loss if another program writes the file as well before
-    it is indexed."""
+    """Note what leaves each file: it is watched no more, since no agent overwrote it, and not taken for a loss if
+    another program writes the file as well before it is indexed."""
     for action in plan.actions:
-        known = store.losses.removed.get(action.path, frozenset[str]())
         named = frozenset(action.ids) if operation in REMOVALS else None
+        recent = store.recent_changes.by_path.get(action.path, {})
+        for identity in list(recent) if named is None else named:
+            recent.pop(identity, None)
+        known = store.losses.removed.get(action.path, frozenset[str]())
         store.losses.removed[action.path] = None if known is None or named is None else known | named
 
 

@@ -81,17 +81,15 @@ class HeldLock(Struct):
         lock is complete, so a failed removal is not an error: the sweep removes the file later, because its record
         names this process, which no longer holds the lock."""
         try:
-            if self.created and self._is_ours():
+            content = lockfile.read(self.fd) if self.created else b""
+            ours = content == self.record or parse_owner(content).pid in (os.getpid(), None)
+            if self.created and ours:
                 _remove(self.dir_fd, self.name, self.fd, self.trace)
                 self.trace.mtime_ns = os.fstat(self.dir_fd).st_mtime_ns
         except OSError as error:
             log.warning("could not release the lock", name=self.name, reason=error.strerror)
         finally:
             os.close(self.fd)
-
-    def _is_ours(self) -> bool:
-        content = lockfile.read(self.fd)
-        return content == self.record or parse_owner(content).pid in (os.getpid(), None)
 
 
 def _remove(dir_fd: int, name: str, fd: int, trace: Trace) -> None:
