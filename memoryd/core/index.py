@@ -253,8 +253,11 @@ class IndexReader(Protocol):
     def vocabulary(self) -> str:
         """Return the words of all memories, each between newlines. It may contain words of deleted memories."""
 
-    def words_beginning(self, start: str) -> list[str]:
-        """Return the words of all memories that begin with `start`."""
+    def words_beginning(self, start: str, end: str = "") -> list[str]:
+        """Return the words of all memories that begin with `start` and end with `end`, in order."""
+
+    def known_words(self, words: Sequence[str]) -> list[str]:
+        """Return those of the words that any memory has, in their order."""
 
     def nearest(
         self,

@@ -117,7 +117,7 @@ def _in_memories(reader: IndexReader, asked: Mapping[str, str]) -> list[str]:
 
 def _nearest(reader: IndexReader, word: str) -> str | None:
     """Return the most frequent word that differs by one letter; None if there is none."""
-    near = words_near(word, "\n".join(("", *reader.words_beginning(word[0]), ""))) or _beginning_otherwise(reader, word)
+    near = words_near(reader, word) or _beginning_otherwise(reader, word)
     if not near:
         return None
     counts = reader.term_frequencies([Term(each) for each in near])
@@ -133,23 +133,26 @@ def _beginning_otherwise(reader: IndexReader, word: str) -> list[str]:
         f"{rest[0]}{word[0]}{rest[1:]}",
         *(f"{letter}{end}" for letter in ascii_lowercase for end in (rest, word)),
     )
-    return [each for each in others if each != word and reader.words_beginning(each)[:1] == [each]]
+    return reader.known_words([each for each in others if each != word])
 
 
-def words_near(word: str, vocabulary: str) -> list[str]:
-    """Return the words (each between newlines) with the same first letter that differ by one letter, in their order. A
-    difference is in one half and leaves the other as it is, unless the two letters in the middle changed places."""
-    half, rest = len(word) // 2, len(word) - len(word) // 2
-    head, tail = re.escape(word[:half]), re.escape(word[half:])
-    swapped = re.escape(f"{word[: half - 1]}{word[half]}{word[half - 1]}{word[half + 1 :]}")
-    in_head = rf"{re.escape(word[0])}[^\n]{{{half - 2},{half}}}{tail}"
-    in_tail = rf"{head}[^\n]{{{rest - 1},{rest + 1}}}"
-    alike = re.findall(rf"\n({in_tail}|{in_head}|{swapped})(?=\n)", vocabulary)
-    return list(dict.fromkeys(each for each in alike if is_one_letter_apart(word, each)))
+def words_near(reader: IndexReader, word: str) -> list[str]:
+    """Return the words with the same first letter that differ by one letter, in order. A difference is in one half and
+    leaves the other as it is, unless the two letters in the middle changed places."""
+    half = len(word) // 2
+    swapped = f"{word[: half - 1]}{word[half]}{word[half - 1]}{word[half + 1 :]}"
+    alike = [
+        *reader.words_beginning(word[:half]),
+        *reader.words_beginning(word[0], word[half:]),
+        *reader.known_words([swapped]),
+    ]
+    return sorted({each for each in alike if is_one_letter_apart(word, each)})
 
 
 def is_one_letter_apart(one: str, other: str) -> bool:
     """True if one letter was added, left out or replaced, or two neighbours changed places."""
+    if abs(len(one) - len(other)) > 1:
+        return False
     short, long = sorted((one, other), key=len)
     at = next((at for at, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
     if len(short) < len(long):

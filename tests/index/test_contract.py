@@ -448,7 +448,9 @@ class TestText:
         put_texts(index, "a", "Zebra and zebu", "zeal zenith zebra", "abc Zürich", "zf")
         assert index.words_beginning("zeb") == ["zebra", "zebu"]
         assert index.words_beginning("z") == ["zeal", "zebra", "zebu", "zenith", "zf", "zurich"]
+        assert index.words_beginning("z", "u") == ["zebu"]
         assert index.words_beginning("zz") == []
+        assert index.known_words(["zz", "zebu", "zeb", "abc"]) == ["zebu", "abc"]
 
     def test_words_are_found_by_their_beginning_when_the_vocabulary_was_read(self, index: IndexWriter) -> None:
         put_texts(index, "a", "Zebra and zebu", "zeal zenith zebra")
@@ -456,8 +458,11 @@ class TestText:
         put_texts(index, "b", "abc Zürich", "zebrine zebra")
         assert index.words_beginning("zeb") == ["zebra", "zebrine", "zebu"]
         assert index.words_beginning("z") == ["zeal", "zebra", "zebrine", "zebu", "zenith", "zurich"]
+        assert index.words_beginning("z", "e") == index.words_beginning("zebrine", "ine") == ["zebrine"]
+        assert index.words_beginning("z", "ra") == ["zebra"]
         assert index.words_beginning("abc") == ["abc"]
         assert index.words_beginning("zz") == []
+        assert index.known_words(["zz", "zurich", "zenith", "zeb", "z", "abc"]) == ["zurich", "zenith", "abc"]
 
     def test_frequencies_are_counted_together(self, index: IndexWriter) -> None:
         put_texts(index, "a", "zebra", "zebra giraffe", "foo bar")

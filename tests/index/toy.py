@@ -277,8 +277,12 @@ class ToyIndex(IndexWriter):
         texts = ("\n".join((each.title, each.tags, each.labels, each.body)) for each in every)
         return "\n".join(("", *dict.fromkeys(word for text in texts for word in tokens(text)), ""))
 
-    def words_beginning(self, start: str) -> list[str]:
-        return sorted(word for word in self.vocabulary().split("\n") if word.startswith(start))
+    def words_beginning(self, start: str, end: str = "") -> list[str]:
+        words = self.vocabulary().split("\n")
+        return sorted(word for word in words if word.startswith(start) and word.endswith(end))
+
+    def known_words(self, words: Sequence[str]) -> list[str]:
+        return [word for word in words if word in self.words_beginning(word)[:1]]
 
     def nearest(
         self,

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from memoryd.search import spelling
 from memoryd.search.spelling import MIN_LETTERS, is_one_letter_apart, words_near
+from tests.index.records import put_texts
+from tests.index.toy import ToyIndex
 from tests.search.stored import Stored, memory
 
 WORDS = st.text("abc", max_size=6)
@@ -41,7 +43,9 @@ def test_every_edit_is_one_letter_apart(pair: tuple[str, str]) -> None:
 def test_every_word_one_edit_away_is_near_and_no_other(word: str) -> None:
     near = sorted(each for each in edits(word) if each.startswith(word[0]))
     others = [word, *sorted(edits(near[0]) - edits(word))]
-    assert words_near(word, "\n".join(("", *others, *near, *near, ""))) == near
+    index = ToyIndex()
+    put_texts(index, "a", " ".join((*near, *others)))
+    assert words_near(index, word) == near
 
 
 @pytest.mark.parametrize("asked", ["regsitry", "registr", "regestry", "regiistry", "Regsitry"])

@@ -83,6 +83,7 @@ class SqliteReader:
         self.term_frequencies = self._statistics.term_frequencies
         self.vocabulary = substrings.vocabulary
         self.words_beginning = substrings.words_beginning
+        self.known_words = substrings.known_words
         self.nearest = self.vectors.nearest
         self.vector = self.vectors.of
         self.vector_samples = self.vectors.samples

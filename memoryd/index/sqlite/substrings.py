@@ -22,6 +22,7 @@ NEWEST_SEARCHED = 300  # memories that are searched first if there are more
 MAX_WORDS = 400  # words that contain a substring; if there are more, nearly every memory has one of them
 _NEWER = "SELECT r.title, r.tags, t.labels, t.body FROM records AS r JOIN texts AS t USING (key) WHERE r.key > ?"
 _BETWEEN = "SELECT term FROM vocabulary WHERE term >= ? AND term < ?"
+_AMONG = "SELECT term FROM vocabulary WHERE term IN"
 # As one row: after each row other threads may run, which would take seconds during a first index.
 _TERMS = "SELECT CAST(group_concat(term, char(10)) AS BLOB) FROM vocabulary"
 
@@ -35,12 +36,22 @@ class Substrings:
         self._statistics = statistics
         self._word_list = words
 
-    def words_beginning(self, start: str) -> list[str]:
-        """Return the words of all memories that begin with `start`, in order."""
-        found = self._word_list.words_beginning(start, self._memories.last_key(), self._terms, self._words_after)
+    def words_beginning(self, start: str, end: str = "") -> list[str]:
+        """Return the words of all memories that begin with `start` and end with `end`, in order."""
+        sources = self._memories.last_key(), self._terms, self._words_after
+        found = self._word_list.words_beginning(start, *sources, end=end)
         if found is None:
             after = start[:-1] + chr(ord(start[-1]) + 1)
-            found = [row[0] for row in self._db.rows(_BETWEEN, (start, after))]
+            found = [word for (word,) in self._db.rows(_BETWEEN, (start, after)) if word.endswith(end)]
+        return found
+
+    def known_words(self, words: Sequence[str]) -> list[str]:
+        """Return those of the words that any memory has, in their order."""
+        sources = self._memories.last_key(), self._terms, self._words_after
+        found = self._word_list.known_words(words, *sources)
+        if found is None:
+            rows = self._db.rows(f"{_AMONG} ({','.join('?' * len(words))})", words)
+            found = [word for word in words if (word,) in rows]
         return found
 
     def vocabulary(self) -> str:

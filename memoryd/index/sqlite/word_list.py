@@ -92,23 +92,50 @@ class WordList:
         last_key: int,
         vocabulary: Callable[[], bytes],
         words_after: Callable[[int], Iterable[str]],
+        *,
+        end: str = "",
     ) -> list[str] | None:
-        """Return the words that begin with `start`, in order; None if the list is not loaded or many memories are
-        newer. After so many of these that loading would have taken less time, it is loaded; but that of a large index
-        takes 0.2 s, and is left to the pause after a change."""
+        """Return the words that begin with `start` and end with `end`, in order; None if the list is not loaded or many
+        memories are newer. After so many of these that loading would have taken less time, it is loaded; but that of a
+        large index takes 0.2 s, and is left to the pause after a change."""
         with self._lock:
-            newer = last_key - self._upto
-            if self._upto < 0 or newer > MAX_NEWER:
-                self._missed += 1
-                if last_key > LARGE or self._missed * RELOAD < len(self._loaded) + NEW_WORDS * newer:
-                    return None
-                self._load(last_key, vocabulary)
-            self._add_newer(last_key, words_after)
+            if not self._covers(last_key, vocabulary, words_after):
+                return None
             letters = _utf8(start)
             low, high = self._spans.get(letters[:2], (0, 0))
-            found = _words_between(self._loaded, low, high, letters)
-            more = [word for word in self._newer if word.startswith(start)]
+            found = _words_between(self._loaded, low, high, letters, _utf8(end))
+            more = [word for word in self._newer if word.startswith(start) and word.endswith(end)]
         return sorted({*found, *more}) if more else found
+
+    def known_words(
+        self,
+        words: Iterable[str],
+        last_key: int,
+        vocabulary: Callable[[], bytes],
+        words_after: Callable[[int], Iterable[str]],
+    ) -> list[str] | None:
+        """Return those of the words that are in the list, in their order; None where `words_beginning` does."""
+        with self._lock:
+            if not self._covers(last_key, vocabulary, words_after):
+                return None
+            return [word for word in words if word in self._newer or self._has_loaded(_utf8(word))]
+
+    def _has_loaded(self, word: bytes) -> bool:
+        low, high = self._spans.get(word[:2], (0, 0))
+        return self._loaded.find(b"\n%b\n" % word, low, high + 1) >= 0
+
+    def _covers(
+        self, last_key: int, vocabulary: Callable[[], bytes], words_after: Callable[[int], Iterable[str]]
+    ) -> bool:
+        """Bring the list up to this key; False if it is not loaded, or many memories are newer."""
+        newer = last_key - self._upto
+        if self._upto < 0 or newer > MAX_NEWER:
+            self._missed += 1
+            if last_key > LARGE or self._missed * RELOAD < len(self._loaded) + NEW_WORDS * newer:
+                return False
+            self._load(last_key, vocabulary)
+        self._add_newer(last_key, words_after)
+        return True
 
     def _load(self, last_key: int, vocabulary: Callable[[], bytes]) -> None:
         words = vocabulary()
@@ -130,13 +157,14 @@ def _utf8(letters: str) -> bytes:
     return letters.encode(errors="surrogatepass")
 
 
-def _words_between(words: bytes, low: int, high: int, start: bytes) -> list[str]:
-    """Return the words that begin with `start`, of those in this range."""
+def _words_between(words: bytes, low: int, high: int, start: bytes, end: bytes) -> list[str]:
+    """Return the words that begin with `start` and end with `end`, of those in this range."""
     first = words.find(b"\n" + start, low, high)
     if first < 0:
         return []
     last = words.rfind(b"\n" + start, first, high)
-    return words[first + 1 : words.index(b"\n", last + 1)].decode().split("\n")
+    found = words[first : words.index(b"\n", last + 1) + 1]
+    return (words_containing(found, end + b"\n", len(found)) or []) if end else found[1:-1].decode().split("\n")
 
 
 def words_containing(words: bytes, piece: bytes, limit: int) -> list[str] | None:
