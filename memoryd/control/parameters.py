@@ -58,11 +58,10 @@ def check_params(method: Method, params: object, label: Label = attrgetter("name
 
 def _check_alternatives(method: Method, given: Collection[str], label: Label) -> None:
     """Raise UsageError unless one of the parameters is given of which one must be."""
-    one_of = ", ".join(label(param) for param in method.params if param.name in method.one_of)
-    if method.only_one and len([name for name in method.one_of if name in given]) > 1:
-        raise UsageError(f"only one of {one_of} may be given")
-    if method.one_of and not any(name in given for name in method.one_of):
-        raise UsageError(f"one of {one_of} must be given")
+    count = len([name for name in method.one_of if name in given])
+    if (count > 1 and method.only_one) or (count == 0 and method.one_of):
+        names = ", ".join(label(param) for param in method.params if param.name in method.one_of)
+        raise UsageError(f"only one of {names} may be given" if count else f"one of {names} must be given")
 
 
 def name_hint(name: str, candidates: Iterable[str]) -> str:
