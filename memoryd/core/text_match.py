@@ -9,7 +9,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from memoryd.core.query import Term
 from memoryd.core.words import tokens, unspaced
@@ -19,7 +20,7 @@ _BETWEEN_WORDS = "[^0-9a-z]+"  # in a text in ASCII, in lower case
 _MAX_MATCHES, _REACH = 12, 4_000  # matches per pattern; characters searched after the first match of any pattern
 
 
-class Pattern(NamedTuple):
+class Pattern(Struct, frozen=True, cache_hash=True):
     """A folded text to find. `worth` ranks it for snippets (the whole query before a part of it before a word); `name`
     is how `why` shows it."""
 
@@ -71,7 +72,7 @@ def _pattern(term: Term) -> Pattern:
 
 def spots(patterns: Sequence[Pattern], folded: str) -> list[Spot]:
     """Return the first few matches of each pattern in a folded text, in order."""
-    firsts = [(at, number) for number, pattern in enumerate(patterns) if (at := folded.find(pattern[0])) >= 0]
+    firsts = [(folded.find(each.text), number) for number, each in enumerate(patterns) if each.text in folded]
     if not firsts:
         return []
     last = max(firsts)[0]  # search this far for every pattern: matches may be close together there
@@ -84,15 +85,14 @@ def _spots(
     number: int, pattern: Pattern, folded: str, at: int, most: int = _MAX_MATCHES, *, last: int = 0
 ) -> list[Spot]:
     """Return the matches from `at` on. A long text is searched only near the first match and near `last`."""
-    text, _, _, whole_word, start = pattern
+    text, reach = pattern.text, len(folded)
     found: list[Spot] = []
-    length, reach = len(text), len(folded)
     while at >= 0 and len(found) < most:
-        end = at + length
-        begins = not start or at == 0 or not folded[at - 1].isalnum()
-        if begins and not (whole_word and folded[end : end + 1].isalnum()):
+        end = at + len(text)
+        begins = not pattern.start or at == 0 or not folded[at - 1].isalnum()
+        if begins and not (pattern.whole_word and folded[end : end + 1].isalnum()):
+            reach = reach if found else max(at, last) + _REACH
             found.append((at, end, number))
-            reach = max(found[0][0], last) + _REACH
         at = folded.find(text, end, reach)
     return found
 
@@ -101,8 +101,7 @@ def has_any(terms: Sequence[Term], folded: str) -> bool:
     """True if one of the terms occurs in a folded text."""
     for term in terms:
         for pattern in patterns_of(term):
-            at = folded.find(pattern.text)
-            if at >= 0 and _spots(0, pattern, folded, at, 1):
+            if pattern.text in folded and _spots(0, pattern, folded, folded.find(pattern.text), 1):
                 return True
     return False
 

@@ -13,7 +13,7 @@ from memoryd.control.methods.memories import Freshness, ListResult, MemoryRow
 from memoryd.core.index import Before, IndexReader, Memory
 from memoryd.core.query import Filters
 from memoryd.errors import UsageError
-from memoryd.operations.search_scope import SearchRoot, find_scope, of_user, read_index, row_fields
+from memoryd.operations.search_scope import SearchRoot, find_scope, of_user, read_index, row_values
 
 LIMIT = 50
 _LOWEST = float("-inf")
@@ -52,7 +52,7 @@ def list_memories(
     rows.sort(key=lambda row: row[0].name)
     rows.sort(key=lambda row: _LOWEST if row[1].created is None else row[1].created, reverse=True)
     page = rows[:limit]
-    listed = [MemoryRow(**row_fields(root, memory._replace(id=unique))) for root, memory, unique in page]
+    listed = [MemoryRow(*row_values(root, memory._replace(id=unique))) for root, memory, unique in page]
     result = ListResult(memories=listed, fresh=fresh)
     if len(rows) > limit:
         root, last, _ = page[-1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import starmap
+from itertools import compress, starmap
 from typing import NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -26,7 +26,7 @@ from memoryd.core.words import whole_text
 from memoryd.errors import BusyError, EmbedderError, NotFoundError, UsageError
 from memoryd.layouts.registry import LAYOUTS
 from memoryd.operations.lookup import require_unambiguous
-from memoryd.operations.search_scope import SearchRoot, find_scope, of_user, read_index, row_fields
+from memoryd.operations.search_scope import SearchRoot, find_scope, of_user, read_index, row_values
 from memoryd.search.confidence import without_secrets
 from memoryd.search.modes import SearchEngine, find_phrase, missing_in
 from memoryd.search.periods import Period, period_in
@@ -302,11 +302,11 @@ def _hit_row(hit: Hit, patterns: Sequence[Pattern]) -> HitRow:
     there = (titled, len(above) > len(titled), inside)
     why = {
         "terms": word_names(patterns, [*above, *inside]),
-        "fields": [name for name, found_there in zip(FIELDS, there, strict=True) if found_there],
+        "fields": list(compress(FIELDS, there)),
         **found.why,
     }
     return HitRow(
-        **row_fields(root, memory),
+        *row_values(root, memory),
         snippet=snippet(patterns, inside, body) or snippet(patterns, titled, title),
         score=round(found.score, 6),
         confidence=found.confidence,

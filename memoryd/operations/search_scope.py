@@ -166,18 +166,18 @@ def of_user(filters: Filters, user: str | None) -> Filters:
     return replace(filters, owner=user or "")
 
 
-def row_fields(root: SearchRoot, memory: Memory) -> dict[str, Any]:
-    """Return what search and list tell about a memory: the members of a MemoryRow."""
-    return {
-        "root": root.name,
-        "id": memory.id,
-        "path": memory.path,
-        "line": memory.line,
-        "title": memory.title,
-        "type": memory.type,
-        "tags": memory.tags.split("\n") if memory.tags else [],
-        "created": iso(memory.created) if memory.created is not None else None,
-        "archived": memory.archived,
-        "layout": root.layout,
-        "user": memory.owner or UNSET,
-    }
+def row_values(root: SearchRoot, memory: Memory) -> tuple[Any, ...]:
+    """Return what search and list tell about a memory: the members of a MemoryRow, in their order."""
+    return (
+        root.name,
+        memory.id,
+        memory.path,
+        memory.line,
+        memory.title,
+        memory.type,
+        memory.tags.split("\n") if memory.tags else [],
+        iso(memory.created) if memory.created is not None else None,
+        memory.archived,
+        root.layout,
+        memory.owner or UNSET,
+    )

@@ -36,10 +36,10 @@ def snippet(patterns: Sequence[Pattern], found: Sequence[Spot], text: str) -> st
         return " ".join(text.split())
     low, high = _best(patterns, found)
     width = WIDTH - 2
-    start = min(max(0, low - max(20, (width - (high - low)) // 3)), max(0, len(text) - width))
-    end = min(len(text), start + width)
-    start, end = _at_words(text, start, end, low, high)
-    start, end = _around_marks(text, start, end)
+    start = min(max(0, low - max(20, (width - (high - low)) // 3)), len(text) - width)
+    start, end = _at_words(text, start, start + width, low, high)
+    if "[redacted:" in text:
+        start, end = _around_marks(text, start, end)
     cut = " ".join(text[start:end].split())
     return f"{_MORE if start else ''}{cut}{_MORE if end < len(text) else ''}"
 
@@ -48,7 +48,7 @@ def _best(patterns: Sequence[Pattern], found: Sequence[Spot]) -> tuple[int, int]
     """Return the start and end of the window with the most valuable spots."""
     if not found:
         return 0, 0
-    last = max(end for _, end, _ in found)
+    last = max([end for _, end, _ in found])
     if last - found[0][0] <= _WINDOW:
         return found[0][0], last
     best = worth = upto = 0
@@ -57,13 +57,13 @@ def _best(patterns: Sequence[Pattern], found: Sequence[Spot]) -> tuple[int, int]
     for number, (at, _, number_of) in enumerate(found):
         while upto < len(found) and (upto == number or found[upto][1] <= at + _WINDOW):
             which = found[upto][2]
-            worth += 0 if inside[which] else patterns[which][1]
+            worth += 0 if inside[which] else patterns[which].worth
             inside[which] += 1
             upto += 1
         if worth > best:
             best, window = worth, (at, max(end for _, end, _ in found[number:upto]))
         inside[number_of] -= 1
-        worth -= 0 if inside[number_of] else patterns[number_of][1]
+        worth -= 0 if inside[number_of] else patterns[number_of].worth
     return window
 
 
@@ -79,10 +79,8 @@ def _at_words(text: str, start: int, end: int, low: int, high: int) -> tuple[int
 
 
 def _around_marks(text: str, start: int, end: int) -> tuple[int, int]:
-    low, high = max(0, start - 60), end + 60
-    if text.find("[redacted:", low, high) < 0:
-        return start, end
-    for mark in REDACTED.finditer(text, low, high):
+    """Move the cuts out of marks."""
+    for mark in REDACTED.finditer(text, max(0, start - 60), end + 60):
         if mark.start() < start < mark.end():
             start = mark.end()
         if mark.start() < end < mark.end():

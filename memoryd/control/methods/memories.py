@@ -140,7 +140,7 @@ class UpdateRequest(MemoryRequest, kw_only=True):
 # --- results
 
 
-class MemoryRow(Struct, kw_only=True):
+class MemoryRow(Struct):
     """One memory as search and list return it; `created` is UTC with `Z`."""
 
     root: str
