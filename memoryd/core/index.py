@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Literal, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from memoryd.core.findings import Finding, FindingNews
 from memoryd.core.places import Place
 from memoryd.core.query import Filters, Term, TextQuery
@@ -75,7 +77,7 @@ class RoleTotals(NamedTuple):
     size: int
 
 
-class Memory(NamedTuple):
+class Memory(Struct, frozen=True):
     """A memory as stored in the index, redacted.
 
     `labels` and `tags` are joined by newlines; `created` is in epoch seconds. A key is never reused for another text.
@@ -128,7 +130,7 @@ class Before(NamedTuple):
 MatchKind = Literal["phrase", "all", "any", "substring"]
 
 
-class Match(NamedTuple):
+class Match(Struct, frozen=True):
     """A memory found by a text query.
 
     `score`: how well the text matches, 0 to 1, comparable between indexes. `created` (epoch seconds), `weight` and

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 
@@ -32,7 +32,7 @@ class Filters(Struct, frozen=True):
     owner: str | None = None
 
 
-class Term(NamedTuple):
+class Term(Struct, frozen=True, cache_hash=True):
     """A word as returned by `core.words.tokens`, or a sequence of words separated by single spaces.
 
     With `prefix`, the last word matches any word that starts with it. Each word of `forms` matches, too.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from memoryd.control.methods.memories import Freshness, ListResult, MemoryRow
 from memoryd.core.index import Before, IndexReader, Memory
@@ -52,7 +53,7 @@ def list_memories(
     rows.sort(key=lambda row: row[0].name)
     rows.sort(key=lambda row: _LOWEST if row[1].created is None else row[1].created, reverse=True)
     page = rows[:limit]
-    listed = [MemoryRow(*row_values(root, memory._replace(id=unique))) for root, memory, unique in page]
+    listed = [MemoryRow(*row_values(root, replace(memory, id=unique))) for root, memory, unique in page]
     result = ListResult(memories=listed, fresh=fresh)
     if len(rows) > limit:
         root, last, _ = page[-1]

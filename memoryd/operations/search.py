@@ -199,7 +199,7 @@ def _hits(root: SearchRoot, reader: IndexReader, found: Sequence[Candidate], que
     memories = reader.memories([each.key for each in found])
     for key, unique in reader.unique_ids([each.id for each in memories.values()]).items():
         if key in memories:
-            memories[key] = memories[key]._replace(id=unique)
+            memories[key] = replace(memories[key], id=unique)
     return [Hit(root, memories[each.key], each, query) for each in found if each.key in memories]
 
 
@@ -242,7 +242,7 @@ def _rerank(hits: list[Hit], reranker: Reranker, question: str, *, required: boo
 
 
 def _without_rerank(hit: Hit, reason: str) -> Hit:
-    return hit._replace(candidate=hit.candidate._replace(why={**hit.candidate.why, "rerank": reason}))
+    return hit._replace(candidate=replace(hit.candidate, why={**hit.candidate.why, "rerank": reason}))
 
 
 def _as_read(question: str, hits: Sequence[Hit]) -> str:

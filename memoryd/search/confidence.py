@@ -12,6 +12,8 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from memoryd.core.index import IndexReader
 from memoryd.core.query import Mode, Term
 from memoryd.core.secrets import redact
@@ -214,7 +216,7 @@ def _judged(found: Candidate, missing: Missing, mode: Mode, points: bool, densit
     if limits is BY_BOTH and score < EXACT and found.why.get("match") != ALL.name:
         score -= DENSE * density
     confidence = _confidence(score - lost, limits, certain=not missing.words)
-    return Candidate(found.key, found.score, found.why, found.text, confidence, found.match, lost)
+    return replace(found, confidence=confidence, lost=lost)
 
 
 def confidence_of_rerank(found: Candidate, cosine: float) -> str:

@@ -264,7 +264,7 @@ def _within(question: Question, period: Period) -> Question:
 
 def _with_reason(found: Sequence[Candidate], missing: str) -> list[Candidate]:
     """Add the reason why the semantic search is missing."""
-    return [each._replace(why={**each.why, "semantic": missing}) for each in found]
+    return [replace(each, why={**each.why, "semantic": missing}) for each in found]
 
 
 def _by_text(reader: IndexReader, question: Question, limit: int) -> list[Candidate]:

@@ -127,14 +127,14 @@ def phrase(words: tuple[str, ...]) -> Term:
 def _words_of(unit: tuple[str, ...]) -> list[Term]:
     """Split a run of a script without spaces into pairs of characters, which mostly are its words."""
     if not any(map(unspaced, unit)):
-        return [phrase((word,)) for word in unit]
+        return [Term(word) for word in unit]
     terms: list[Term] = []
     for number, word in enumerate(unit):
         after = unit[number + 1] if number + 1 < len(unit) else ""
         if unspaced(word) and after and unspaced(after):
             terms.append(phrase((word, after)))
         elif not unspaced(word) or number == 0 or not unspaced(unit[number - 1]):
-            terms.append(phrase((word,)))
+            terms.append(Term(word))
     return terms
 
 

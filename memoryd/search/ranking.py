@@ -17,6 +17,7 @@ from math import exp
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from memoryd.core.defaults import DAY
 from memoryd.core.index import IndexReader, Match, Memory
@@ -30,7 +31,7 @@ Why = Mapping[str, object]
 """The parts of a score by name, plain JSON."""
 
 
-class Candidate(NamedTuple):
+class Candidate(Struct, frozen=True):
     """A memory that was found. `score` is 0..1 and comparable between roots; `why` lists its parts.
 
     `text`: how well its words match, 0..1; 0 if it was not found by its words. `confidence`: sure, likely or weak.
@@ -77,10 +78,10 @@ class Points(Struct, frozen=True):
 
 def score(span: Span, match: Match, now: float) -> float:
     """Return the score of a match in its span. `now` in seconds."""
-    _, part, _, created, weight, uses = match
-    prior = 0.5 * recency(created, now) + 0.15 * uses / (uses + 5)
+    weight = match.weight
+    prior = 0.5 * recency(match.created, now) + 0.15 * match.uses / (match.uses + 5)
     prior += 0.175 if weight is None else 0.35 * min(max(weight, 0.0), 1.0)
-    return span.low + (span.high - span.low) * part * (1 - PRIOR_SHARE * (1 - prior))
+    return span.low + (span.high - span.low) * match.score * (1 - PRIOR_SHARE * (1 - prior))
 
 
 def score_of_words(found: Candidate) -> float | None:
@@ -101,7 +102,7 @@ def candidate(span: Span, match: Match, scored: float) -> Candidate:
 def with_reasons(found: Sequence[Candidate], now: float) -> list[Candidate]:
     """Return candidates with the parts of their text score, which only those that are returned need. `now` in
     seconds."""
-    return [each if each.match is None else each._replace(why=_reasons(each.match, each.why, now)) for each in found]
+    return [each if each.match is None else replace(each, why=_reasons(each.match, each.why, now)) for each in found]
 
 
 def _reasons(match: Match, why: Why, now: float) -> Why:
@@ -172,7 +173,7 @@ def rank_by_points(
             ranked.append((scored, each.text, each.key, earned, counts, each))
     ranked.sort(reverse=True)  # no two have the same key
     best = [
-        each._replace(score=scored, why={**each.why, "points": round(earned, 3), **counts._asdict()})
+        replace(each, score=scored, why={**each.why, "points": round(earned, 3), **counts._asdict()})
         for scored, _, _, earned, counts, each in ranked[:limit]
     ]
     if len(best) < min(limit, len(found)):
@@ -184,7 +185,7 @@ def rank_by_points(
 def below(found: Iterable[Candidate], ranked: Sequence[Candidate], limit: int) -> list[Candidate]:
     """Return `found` with scores below those that are ranked, at most `limit` with these."""
     lowest = min((each.score for each in ranked), default=1.0)
-    return [each._replace(score=each.score * lowest) for each in islice(found, limit - len(ranked))]
+    return [replace(each, score=each.score * lowest) for each in islice(found, limit - len(ranked))]
 
 
 FEW_READ = 3  # candidates whose texts are read and searched in less time than the index takes to list memories

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from memoryd.core.vectors import cosine, unpack
 from memoryd.search.confidence import confidence_of_rerank, mean_cosine
 from memoryd.search.embedding import static
@@ -63,7 +65,7 @@ class Reranker:
         if not judged or not question.strip():
             return [Ranked(position, each) for position, each in enumerate(found)]
         # Keys of several roots may be equal: each candidate gets its position as key, the first the highest.
-        given = [each._replace(key=-position) for position, each in enumerate(judged)]
+        given = [replace(each, key=-position) for position, each in enumerate(judged)]
         named = [each.key for each in given if each.why.get("named")]
         rare = {each.key: worth for each in given if isinstance(worth := each.why.get("rare_words"), float)}
         cosines = self._cosines(question, texts)
@@ -73,10 +75,10 @@ class Reranker:
         version = any("newest" in each.why or "oldest" in each.why for each in judged)
         explained = [self._explained(each, judged[-each.key], cosines[each.key]) for each in fused]
         ranked = sorted(weigh_times(explained, period=period, version=version), key=lambda each: -each.score)
-        best = [Ranked(-each.key, each._replace(key=judged[-each.key].key)) for each in ranked]
+        best = [Ranked(-each.key, replace(each, key=judged[-each.key].key)) for each in ranked]
         lowest = best[-1].candidate.score
         below = [
-            Ranked(position, each._replace(score=each.score * lowest))
+            Ranked(position, replace(each, score=each.score * lowest))
             for position, each in enumerate(found[len(judged) :], len(judged))
         ]
         return [*best, *below]
@@ -91,4 +93,4 @@ class Reranker:
         """Return a fused candidate with what decided its place before and now."""
         rerank = {"model": self.model, "cosine": round(cosine, 4), "rank_before": 1 - fused.key}
         confidence = confidence_of_rerank(before, cosine)
-        return fused._replace(why={**before.why, "rerank": rerank}, confidence=confidence)
+        return replace(fused, why={**before.why, "rerank": rerank}, confidence=confidence)

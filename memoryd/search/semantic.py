@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from memoryd.core.index import IndexReader, Sample
 from memoryd.core.query import Filters, Mode, Term, TextQuery
@@ -346,13 +347,13 @@ def _fused(key: int, score: float, text: Candidate | None, meant: Meant) -> Cand
     """Merge the parts of the scores of both searches."""
     if text is None:
         return Candidate(key, score, meant.why(key))
-    return text._replace(score=score, why={**text.why, **meant.why(key)})
+    return replace(text, score=score, why={**text.why, **meant.why(key)})
 
 
 def append_meant(ranked: Sequence[Candidate], meant: Meant, limit: int) -> list[Candidate]:
     """Append the nearest memories below those that are `ranked`, at most `limit` in all, and complete the `why` of
     each."""
-    best = [each._replace(why={**each.why, **meant.why(each.key)}) for each in ranked]
+    best = [replace(each, why={**each.why, **meant.why(each.key)}) for each in ranked]
     if len(best) < limit:
         known = {each.key for each in ranked}
         others = {key: cosine for key, cosine in meant.cosines.items() if key not in known}

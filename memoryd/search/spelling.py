@@ -47,7 +47,7 @@ class Reading(NamedTuple):
         """Return the hits with the replaced words in their `why`."""
         if not self.words:
             return list(found)
-        return [each._replace(why={**each.why, WHY: dict(self.words)}) for each in found]
+        return [replace(each, why={**each.why, WHY: dict(self.words)}) for each in found]
 
 
 def read_question(reader: IndexReader, question: Question, missing: Missing) -> Reading:

@@ -79,7 +79,7 @@ def prefer_times(
             why["newest"] = round(worth * recency(created, latest), 4)
         elif version == "oldest" and each.key in subject and created is not None:
             why["oldest"] = round(VERSION * (1 - recency(created, last)), 4)
-        explained.append(each._replace(score=score, why=why))
+        explained.append(replace(each, score=score, why=why))
     ranked = weigh_times(explained, period=period is not None, version=version is not None)
     return sorted(ranked, key=lambda each: (-each.score, -each.key))
 
@@ -88,7 +88,7 @@ def weigh_times(found: Sequence[Candidate], *, period: bool, version: bool) -> l
     """Return candidates with scores, 0..1, that count the times in their `why`: those of a period if the question names
     one, and how new or old they are if it asks for a version. The scores of several roots are comparable."""
     full = (1 + IN_PERIOD * period) * (1 + VERSION * version)
-    return [each._replace(score=_with_time(each) / full) for each in found]
+    return [replace(each, score=_with_time(each) / full) for each in found]
 
 
 def is_of_period(found: Candidate) -> bool:

@@ -161,7 +161,8 @@ class ToyIndex(IndexWriter):
         (start, end), n = (changed.span.start, changed.span.end), changed.new_lines - changed.lines
         by, here = changed.new_bytes - (end - start), [i for i in self.items.values() if i.memory.path == row.path]
         for m, s, facts in (item for item in here if item.span.start >= end):
-            self.items = {**self.items, m.key: Item(m._replace(line=m.line + n), Span(s.start + by, s.end + by), facts)}
+            moved = structs.replace(m, line=m.line + n)
+            self.items = {**self.items, m.key: Item(moved, Span(s.start + by, s.end + by), facts)}
         self._write(row, document, {i.memory.key for i in here if start <= i.span.start < end}, recounted)
 
     def _write(self, row: FileRow, document: Document, gone: Collection[int], recounted: Codes | None) -> None:
@@ -194,7 +195,7 @@ class ToyIndex(IndexWriter):
 
     def set_access(self, path: str, uses: Mapping[str, int]) -> None:
         for m, span, facts in (self.items[key] for key in self._keys(path)):
-            self.items = {**self.items, m.key: Item(m._replace(uses=uses.get(m.id, m.uses)), span, facts)}
+            self.items = {**self.items, m.key: Item(structs.replace(m, uses=uses.get(m.id, m.uses)), span, facts)}
 
     def put_vectors(self, model: str, rows: Sequence[tuple[int, bytes]]) -> None:
         own = {key for key, (name, _) in self.vectors.items() if is_agent_model(name)}

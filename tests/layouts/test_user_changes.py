@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from memoryd.core.defaults import Policy
 from memoryd.core.records import Document, DocumentChange, ParseOffset, Record
@@ -190,9 +190,9 @@ class Site:
 
     def seen(self) -> object:
         index = self.store.catalogue
-        memories = [each._replace(key=0) for each in index.newest(EVERYTHING, 99)]
+        memories = [replace(each, key=0) for each in index.newest(EVERYTHING, 99)]
         places = [place[:4] for each in memories for place in index.places(each.id)]
-        return index.file(PATH), sorted(memories), sorted(places), index.findings()
+        return index.file(PATH), sorted(memories, key=astuple), sorted(places), index.findings()
 
 
 @pytest.fixture
