@@ -44,7 +44,7 @@ def call_daemon(path: str, method: str, params: Values, *, waits_s: float, quiet
         from memoryd.cli.progress_bar import show, wait_bars  # noqa: PLC0415 - as above
 
         with show(wait_bars("memoryd is stopping", STOP_WAIT_S)):
-            wait_until_stopped(result["pid"])
+            wait_until_stopped(path, result["pid"])
     return result
 
 
@@ -116,16 +116,26 @@ def _json_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def wait_until_stopped(pid: int) -> None:
-    """Return when the process has ended. Raises MemorydError after `STOP_WAIT_S` seconds. The socket is not tried:
-    connecting to that of a service manager would start the daemon again."""
+def wait_until_stopped(path: str, pid: int) -> None:
+    """Return when the process has ended. Raises MemorydError after `STOP_WAIT_S` seconds. The socket is only tried if
+    the PID is our own, so that of a daemon in another container: connecting to that of a service manager would start
+    the daemon again."""
     from memoryd.disk.processes import liveness  # noqa: PLC0415 - psutil, which only `stop` needs
 
     deadline = time.monotonic() + STOP_WAIT_S
-    while liveness(pid)[0] != "dead":
+    while _is_answering(path) if pid == os.getpid() else liveness(pid)[0] != "dead":
         if time.monotonic() > deadline:
             raise MemorydError(
                 f"the daemon (pid {pid}) is still stopping after {STOP_WAIT_S:.0f} s",
                 hint="see its log; a second signal ends it at once",
             )
         time.sleep(0.02)
+
+
+def _is_answering(path: str) -> bool:
+    try:
+        with Client(path, timeout=1) as client:
+            client.call("ping")
+    except MemorydError:
+        return False
+    return True

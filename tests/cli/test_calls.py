@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -35,10 +37,18 @@ def test_a_process_has_not_ended_before_its_last_thread(monkeypatch: pytest.Monk
         assert processes.liveness(process.pid)[0] == "alive"
         monkeypatch.setattr(calls, "STOP_WAIT_S", 0.1)
         with pytest.raises(MemorydError, match="still stopping"):
-            calls.wait_until_stopped(process.pid)
+            calls.wait_until_stopped("", process.pid)
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
         monkeypatch.setattr(calls, "STOP_WAIT_S", PATIENCE_S)
-        calls.wait_until_stopped(process.pid)
+        calls.wait_until_stopped("", process.pid)
         assert process.poll() == 0
+
+
+def test_a_daemon_with_the_pid_of_the_client_has_stopped_once_nothing_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are process 1, each of its own container."""
+    monkeypatch.setattr(calls, "STOP_WAIT_S", 0.1)
+    calls.wait_until_stopped(str(tmp_path / "socket"), os.getpid())
