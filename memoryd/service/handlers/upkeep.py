@@ -90,7 +90,11 @@ class UpkeepHandlers(Handlers):
         self, name: str, merge: Merge, *, excused: Errors = (BaseException,), in_any: bool = False
     ) -> Callable[[RootsRequest], FutureResult]:
         """Return a handler that runs a job in one root or all, and merges the results as `gather` does."""
-        return lambda request: gather(self._submit(name, request, request.root), merge, excused=excused, in_any=in_any)
+
+        def run(request: RootsRequest) -> FutureResult:
+            return gather(self._submit(name, request, request.root), merge, excused=excused, in_any=in_any)
+
+        return run
 
     def plan(self, request: RootsRequest) -> FutureResult:
         """Return what scheduled upkeep would do."""
