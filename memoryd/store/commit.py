@@ -27,13 +27,10 @@ from memoryd.disk.replaced_file import ReplacedFile
 from memoryd.disk.snapshots import FileState
 from memoryd.disk.syscalls import ChangingError
 from memoryd.errors import BusyError
-from memoryd.log import get_logger
 from memoryd.store.late_writes import LateWrite
 from memoryd.store.prepare import PreparedAction, prepare
 from memoryd.store.recovery import resolve
 from memoryd.store.store import Store
-
-log = get_logger(__name__)
 
 # Another program was faster: plan again with the new state.
 RETRYABLE = (StoreChangedError, LockLostError, ChangingError)
@@ -130,10 +127,7 @@ def commit(store: Store, plan: Plan, origin: Origin, held: HeldLock | None, now:
     except BaseException as error:
         store.journal.finish(receipt, resolve(store, store.journal.entry(receipt)), error=str(error))
         raise
-    try:
-        store.journal.finish(receipt, "done")
-    except OSError as error:  # the files are changed: an error would have it done twice; recovery reads it from them
-        log.warning("a change is not recorded as done", root=store.name, receipt=receipt, reason=str(error))
+    store.journal.finish_done(receipt)
     if origin.operation not in KEEPING:
         _note_removals(store, plan, origin.operation)
     return receipt

@@ -11,7 +11,15 @@ import pytest
 
 from memoryd.core.defaults import Limit, LimitKind, Policy
 from memoryd.core.secrets import SUGGESTION, VIOLATION
-from memoryd.errors import ConflictError, InvalidMemoryError, LimitExceededError, NotFoundError, SensitiveError
+from memoryd.disk.journal.database import JournalError
+from memoryd.errors import (
+    BusyError,
+    ConflictError,
+    InvalidMemoryError,
+    LimitExceededError,
+    NotFoundError,
+    SensitiveError,
+)
 from memoryd.layouts.protocol import AccessCount, NewMemory, WriteView
 from memoryd.operations import memories
 from memoryd.operations.access_counts import count_reads
@@ -320,17 +328,27 @@ class TestReads:
         assert not new.archived
 
 
-def test_a_change_that_cannot_be_recorded_as_done_succeeds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is changed by then, and a client that got an error would store the memory twice."""
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), BusyError("in use"), JournalError("damaged")]
+)
+def test_a_change_that_cannot_be_recorded_as_done_succeeds(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The file is changed by then, and a client that got an error would store the memory twice. The next change records
+    it; recovery does so after a crash."""
     filled(world)
     with monkeypatch.context() as patch:
 
-        def full(*_: object, **__: object) -> None:
-            raise OSError(28, "No space left on device")
+        def refuse(*_: object, **__: object) -> None:
+            raise error
 
-        patch.setattr(world.store.journal, "finish", full)
-        done = add(world)
-    assert done.receipt is not None
-    assert world.store.journal.entry(done.receipt).state == "begun"
+        patch.setattr(world.store.journal, "finish", refuse)
+        first, second = add(world), add(world)
+    assert first.receipt is not None
+    assert second.receipt is not None
+    assert [world.store.journal.entry(each).state for each in (first.receipt, second.receipt)] == ["done", "done"]
+    undo(world.store, second.receipt, world.now)
+    assert world.store.journal.entry(second.receipt).state == "undone"
     world.restart()
-    assert world.store.journal.entry(done.receipt).state == "done"
+    assert world.store.journal.entry(first.receipt).state == "done"
+    assert world.store.journal.unfinished() == []

@@ -11,8 +11,10 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from memoryd.disk.journal.backups import BACKUP_TABLES, BackupTable, QuarantineTable
-from memoryd.disk.journal.database import FACT_TABLES, Database, Facts, printable, unreferenced
+from memoryd.disk.journal.database import FACT_TABLES, Database, Facts, JournalError, printable, unreferenced
 from memoryd.disk.journal.entries import (
     CAUSES,
     Entry,
@@ -25,7 +27,10 @@ from memoryd.disk.journal.entries import (
 )
 from memoryd.disk.journal.jobs import JOB_TABLES, JobTable
 from memoryd.disk.journal.trash import PIN_TABLES, TRASH_TABLES, AccessTable, PinTable, TrashTable
-from memoryd.errors import NotFoundError
+from memoryd.errors import BusyError, NotFoundError
+from memoryd.log import get_logger
+
+log = get_logger(__name__)
 
 _TABLES = (
     """CREATE TABLE entries (
@@ -55,6 +60,7 @@ class Journal:
     def __init__(self, path: str) -> None:
         """Open or create the file. Raises JournalError if it is damaged, or of a newer memoryd or another program."""
         self.path = path
+        self._unrecorded: set[str] = set()  # receipts of changes that are done, which the disk refused to record
         self.database = Database(path, _SCHEMA)
         self.facts = Facts(self.database)
         self.backups = BackupTable(self.database)
@@ -80,7 +86,11 @@ class Journal:
         from the files after a power cut."""
         if by not in CAUSES:
             raise ValueError(f"unknown cause {by!r}")
+        done = list(self._unrecorded)
         with self.database.writing(durable=durable) as db:
+            db.executemany(
+                "UPDATE entries SET state = 'done' WHERE receipt = ? AND state = 'begun'", [(each,) for each in done]
+            )
             receipt = next(each for each in receipts(self.path, now) if _find(db, each) is None)
             query = 'INSERT INTO entries (receipt, at, operation, "by", summary, state) VALUES (?, ?, ?, ?, ?, ?)'
             made = db.execute(query, (receipt, now, operation, by, printable(summary), "begun"))
@@ -89,12 +99,13 @@ class Journal:
                 "after_size, base_size, blob, mode, note, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [(made.lastrowid, position, *columns_of(step)) for position, step in enumerate(steps)],
             )
+        self._unrecorded.difference_update(done)
         return receipt
 
     def record(self, operation: str, by: str, summary: str, now: float, steps: Sequence[Step] = ()) -> str:
         """Record what has been done; return its receipt. Without steps there is nothing to undo."""
         receipt = self.begin(operation, by, summary, steps, now)
-        self.finish(receipt, "done")
+        self.finish_done(receipt)
         return receipt
 
     def mark_applied(self, receipt: str, position: int) -> None:
@@ -115,14 +126,22 @@ class Journal:
     def finish(
         self, receipt: str, state: EntryState, *, error: str | None = None, undone_by: str | None = None
     ) -> None:
-        """Close an entry, or mark a closed one as undone by the receipt `undone_by`. The state "done" need not be
-        synced: after a power cut recovery reads it from the files."""
+        """Close an entry, or mark a closed one as undone by the receipt `undone_by`."""
         with self.database.writing(durable=state != "done") as db:
             db.execute(
                 "UPDATE entries SET state = ?, error = coalesce(?, error), "
                 "undone_by = coalesce(?, undone_by) WHERE seq = ?",
                 (state, None if error is None else printable(error), undone_by, _seq_of(db, receipt)),
             )
+
+    def finish_done(self, receipt: str) -> None:
+        """Close an entry whose change is done. If that cannot be recorded, the next change records it, since an error
+        would have the change made twice. Not synced: after a power cut recovery reads it from the files."""
+        try:
+            self.finish(receipt, "done")
+        except (OSError, BusyError, JournalError) as error:
+            self._unrecorded.add(receipt)
+            log.warning("a change is not recorded as done", path=self.path, receipt=receipt, reason=str(error))
 
     def entry(self, receipt: str) -> Entry:
         """Return the entry with this receipt. Raises NotFoundError."""
@@ -137,7 +156,8 @@ class Journal:
 
     def unfinished(self) -> list[Entry]:
         """Return the entries that a crash left unfinished, oldest first."""
-        return self._entries("SELECT * FROM entries WHERE state = 'begun' ORDER BY seq")
+        begun = self._entries("SELECT * FROM entries WHERE state = 'begun' ORDER BY seq")
+        return [each for each in begun if each.state == "begun"]
 
     def prune(self, keep: int) -> list[str]:
         """Delete all but the newest `keep` entries, never an unfinished one; return the blobs no longer referenced, to
@@ -171,10 +191,14 @@ class Journal:
     def _entries(self, query: str, *values: Any) -> list[Entry]:
         steps = "SELECT * FROM steps WHERE entry = ? ORDER BY position"
         with self.database.lock:
-            return [
+            found = [
                 entry_of(row, tuple(map(step_of, self.database.rows(steps, row["seq"]))))
                 for row in self.database.rows(query, *values)
             ]
+        return [replace(each, state="done") if self._is_unrecorded(each) else each for each in found]
+
+    def _is_unrecorded(self, entry: Entry) -> bool:
+        return entry.state == "begun" and entry.receipt in self._unrecorded
 
 
 def _unknown(receipt: str) -> NotFoundError:
