@@ -376,22 +376,28 @@ def test_release_leaves_the_file_to_a_waiter(tmp_path: Path, folder: int, spawn:
     assert size == "0"
 
 
-def test_a_failed_removal_leaves_a_lock_that_is_known_to_be_stale(
-    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("refusals", [1, 2, 99])
+def test_a_failed_removal_is_retried(
+    tmp_path: Path, folder: int, refusals: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The work under the lock is complete."""
+    """The work under the lock is complete; a file that stays is known to be stale."""
+    real, asked = os.unlink, []
 
-    def refuse(path: str, *, dir_fd: int | None = None) -> None:
-        raise OSError(errno.EIO, "Input/output error")
+    def refusing(path: str, *, dir_fd: int | None = None) -> None:
+        asked.append(path)
+        if len(asked) <= refusals:
+            raise OSError(errno.EIO, "Input/output error")
+        real(path, dir_fd=dir_fd)
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "unlink", refuse)
+        patched.setattr(os, "unlink", refusing)
         with DirectoryLock(folder).hold(1):
             pass
-    assert (tmp_path / ".lock").exists()
-    report = clear(folder, ".lock", LockRules(time.time()))
-    assert report is not None
-    assert report.action == "removed"
+    assert (tmp_path / ".lock").exists() == (refusals == 99)
+    if refusals == 99:
+        report = clear(folder, ".lock", LockRules(time.time()))
+        assert report is not None
+        assert report.action == "removed"
 
 
 def test_release_keeps_a_record_that_is_not_ours(tmp_path: Path, folder: int) -> None:

@@ -34,6 +34,7 @@ log = get_logger(__name__)
 
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.002, 0.050  # between two attempts on a lock that is taken
 SETTLE_S = 0.010  # measured: with it and both comparisons no commit fell into another's short section
+TRIES = 3  # attempts to remove the lock file on release
 QUEUE_S = 0.04  # with less time left than this, poll instead of queueing: that needs no thread
 UNLINK_S = 0.001  # a writer of the published kind unlinks the path right after it releases the flock
 QUIET_S = 0.050  # a directory's mtime has the resolution of the kernel's tick, 10 ms at most
@@ -81,15 +82,24 @@ class HeldLock(Struct):
         lock is complete, so a failed removal is not an error: the sweep removes the file later, because its record
         names this process, which no longer holds the lock."""
         try:
+            for left in reversed(range(TRIES)):
+                if self._try_remove(last=not left):
+                    return
+        finally:
+            os.close(self.fd)
+
+    def _try_remove(self, *, last: bool) -> bool:
+        try:
             content = lockfile.read(self.fd) if self.created else b""
             ours = content == self.record or parse_owner(content).pid in (os.getpid(), None)
             if self.created and ours:
                 _remove(self.dir_fd, self.name, self.fd, self.trace)
                 self.trace.mtime_ns = os.fstat(self.dir_fd).st_mtime_ns
         except OSError as error:
-            log.warning("could not release the lock", name=self.name, reason=error.strerror)
-        finally:
-            os.close(self.fd)
+            if last:
+                log.warning("could not release the lock", name=self.name, reason=error.strerror)
+            return False
+        return True
 
 
 def _remove(dir_fd: int, name: str, fd: int, trace: Trace) -> None:
