@@ -38,7 +38,6 @@ LESS_COMMON = 0.6
 # almost nothing: more made the results of paraphrases worse (tests.bench.finding).
 TEXT_WEIGHT, TEXT_POWER = 1.5, 2.5
 MAX_NAMED = 3  # memories that pass the filters; a name in more of them no longer distinguishes them
-MAX_LOOKED_FOR = 1_000  # memories; of a name in more of them, those that pass are not looked for
 NAMED = 0.6  # what a name adds: more than any meaning does
 # What a word adds that only one memory has; less if a few have it, and nothing from FEW memories or a share of all on.
 # A rare word tells more about a memory than its share of the text score (tests.bench.finding).
@@ -160,10 +159,15 @@ class SemanticSearch:
         without = question.query.function_words.union(question.period_words)
         terms = [term for term in question.query.exact if term.text not in without]
         names = [term for term in terms if _is_identifier(term) or not self._knows(term.text)]
-        counts = reader.term_frequencies(names)
-        looked_for = [name for name, count in zip(names, counts, strict=True) if 0 < count <= MAX_LOOKED_FOR]
-        found = [reader.match(TextQuery((name,)), question.filters, MAX_NAMED + 1) for name in looked_for]
-        return {each.key for matches in found if len(matches) <= MAX_NAMED for each in matches}
+        found = reader.keys_with(names, MAX_NAMED)
+        named = {key for keys in found for key in keys or ()}
+        if question.filters == Filters(owner=question.filters.owner):
+            return named
+        for name, keys in zip(names, found, strict=True):
+            if keys is None:  # of those that pass the filters, few may have it
+                passing = reader.match(TextQuery((name,)), question.filters, MAX_NAMED + 1)
+                named.update(each.key for each in passing if len(passing) <= MAX_NAMED)
+        return named
 
     def _related(self, reader: IndexReader, missing: Sequence[str], by_text: Sequence[Candidate]) -> dict[int, float]:
         """Return what words near in meaning to those that no memory has add to the score of each memory that was not
