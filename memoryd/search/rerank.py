@@ -21,7 +21,7 @@ from memoryd.search.embedding import static
 from memoryd.search.embedding.embedder import Embedder, IdleRelease
 from memoryd.search.ranking import Candidate
 from memoryd.search.semantic import Meant, fuse
-from memoryd.search.times import is_of_period, weigh_times
+from memoryd.search.times import is_of_period, version_worth, weigh_times
 
 JUDGED = 20  # results that are ranked again; those further down stay below them
 # The share of the embedder's cosine in the mean with that of the search: of MiniLM, and of the shipped table. Of six
@@ -72,7 +72,7 @@ class Reranker:
         means = {each.key: mean_cosine(each, cosines[each.key], self._share) for each in given}
         fused = fuse(given, Meant(self.model, means, named, rare), len(given))
         period = any(map(is_of_period, judged))
-        version = any("newest" in each.why or "oldest" in each.why for each in judged)
+        version = any(version_worth(each) is not None for each in judged)
         explained = [self._explained(each, judged[-each.key], cosines[each.key]) for each in fused]
         ranked = sorted(weigh_times(explained, period=period, version=version), key=lambda each: -each.score)
         best = [Ranked(-each.key, replace(each, key=judged[-each.key].key)) for each in ranked]

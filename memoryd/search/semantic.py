@@ -158,7 +158,7 @@ class SemanticSearch:
         contain it."""
         without = question.query.function_words.union(question.period_words)
         terms = [term for term in question.query.exact if term.text not in without]
-        names = [term for term in terms if _is_identifier(term) or not self._knows(term.text)]
+        names = [term for term in terms if _mixes_digits(term) or not self._knows(term.text)]
         found = reader.keys_with(names, MAX_NAMED)
         named = {key for keys in found for key in keys or ()}
         if question.filters == Filters(owner=question.filters.owner):
@@ -255,7 +255,7 @@ def like_floats(numbers: Sequence[float]) -> Like:
     return Like(pack_floats(numbers), len(numbers))
 
 
-def _is_identifier(term: Term) -> bool:
+def _mixes_digits(term: Term) -> bool:
     """True for a mix of digits and letters, of which an embedder may know a part: the `max` of `max31856`."""
     return any(map(str.isdigit, term.text)) and any(map(str.isalpha, term.text))
 

@@ -96,9 +96,14 @@ def is_of_period(found: Candidate) -> bool:
     return "period" in found.why or "held_in" in found.why
 
 
+def version_worth(found: Candidate) -> float | None:
+    """Return what a candidate gains for how new or old it is; None if the question asks for no version of it."""
+    worth = found.why.get("newest", found.why.get("oldest"))
+    return worth if isinstance(worth, float) else None
+
+
 def _with_time(found: Candidate) -> float:
-    version = found.why.get("newest", found.why.get("oldest"))
-    return (found.score + IN_PERIOD * is_of_period(found)) * (1 + (version if isinstance(version, float) else 0.0))
+    return (found.score + IN_PERIOD * is_of_period(found)) * (1 + (version_worth(found) or 0.0))
 
 
 def _held_in(period: Period | None, versions: Sequence[Memory], found: Sequence[Candidate]) -> Memory | None:
