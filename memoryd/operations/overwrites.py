@@ -96,7 +96,7 @@ def is_newest_change(store: Store, row: FileRow) -> bool:
 def undo_findings(store: Store, row: FileRow, document: Document, reported: Collection[str] = ()) -> Iterator[Finding]:
     """Yield a finding if the recorded change of memoryd to a file that was just indexed is undone, other than for the
     ids in `reported`."""
-    if row.role != Role.SOURCE or row.pending:
+    if row.role != Role.SOURCE or row.pending or not store.file_rules.agent_caches_file:
         return
     known = _recorded(store)
     change = known.get(row.path)
