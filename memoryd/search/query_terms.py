@@ -13,9 +13,9 @@ The index contains words as written. If a query finds too little, it is repeated
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import chain, islice, pairwise
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ MAX_UNITS = 32
 MAX_PHRASE = 64  # words
 
 _LONG, _MIDDLE = 7, 5  # letters of a word in another alphabet whose last two are cut off, or the last one
+_SENTENCE_END = ".?!:"
 _HANGUL = ("\uac00", "\ud7a3")
 _QUOTED = re.compile(r"""\s*(?:"[^"]+"|“[^“”]+”|„[^„“”]+[“”]|«[^«»]+»|»[^«»]+«)\s*""")
 
@@ -90,6 +91,17 @@ class ParsedQuery(Struct, frozen=True, dict=True):
         telling = tuple(term for term in terms if term.text not in self.function_words)
         return (telling or terms)[:MAX_UNITS]
 
+    @cached_property
+    def capitalized(self) -> frozenset[str]:
+        """The words that begin with a capital inside a sentence, as names do in most languages, but no acronyms; none
+        where every word begins so."""
+        pieces = self.raw[:MAX_CHARS].split()
+        if not any(_starts_with(piece, str.islower) for piece in pieces):
+            return frozenset()
+        inside = [piece for before, piece in pairwise(pieces) if before[-1] not in _SENTENCE_END]
+        names = [tokens(piece) for piece in inside if _starts_with(piece, str.isupper, str.islower)]
+        return frozenset(chain.from_iterable(names)) - self.function_words
+
     def form_of(self, term: Term) -> Term:
         """Return a term that matches the word in any form."""
         return self.forms[term]
@@ -117,6 +129,12 @@ def parse_query(raw: str) -> ParsedQuery:
         informative=(tuple(term for term in words if term.text not in without) or words)[:MAX_UNITS],
         quoted=0 < len(every) <= MAX_PHRASE and _QUOTED.fullmatch(raw) is not None,
     )
+
+
+def _starts_with(piece: str, *kinds: Callable[[str], bool]) -> bool:
+    """True if the first letters of a piece are of these kinds, one after the other."""
+    letters = islice(filter(str.isalpha, piece), len(kinds))
+    return [kind(letter) for kind, letter in zip(kinds, letters, strict=False)] == [True] * len(kinds)
 
 
 def phrase(words: tuple[str, ...]) -> Term:

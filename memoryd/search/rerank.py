@@ -66,8 +66,7 @@ class Reranker:
             return [Ranked(position, each) for position, each in enumerate(found)]
         # Keys of several roots may be equal: each candidate gets its position as key, the first the highest.
         given = [replace(each, key=-position) for position, each in enumerate(judged)]
-        named = [each.key for each in given if each.why.get("named")]
-        rare = {each.key: worth for each in given if isinstance(worth := each.why.get("rare_words"), float)}
+        named, rare = _added(given, "named"), _added(given, "rare_words")
         cosines = self._cosines(question, texts)
         means = {each.key: mean_cosine(each, cosines[each.key], self._share) for each in given}
         fused = fuse(given, Meant(self.model, means, named, rare), len(given))
@@ -94,3 +93,8 @@ class Reranker:
         rerank = {"model": self.model, "cosine": round(cosine, 4), "rank_before": 1 - fused.key}
         confidence = confidence_of_rerank(before, cosine)
         return replace(fused, why={**before.why, "rerank": rerank}, confidence=confidence)
+
+
+def _added(found: Sequence[Candidate], reason: str) -> dict[int, float]:
+    """Return what this reason added to the score of each candidate that has it, by key."""
+    return {each.key: worth for each in found if isinstance(worth := each.why.get(reason), float)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import exp, log
 from types import MappingProxyType
 from typing import NamedTuple
@@ -38,7 +38,8 @@ LESS_COMMON = 0.6
 # almost nothing: more made the results of paraphrases worse (tests.bench.finding).
 TEXT_WEIGHT, TEXT_POWER = 1.5, 2.5
 MAX_NAMED = 3  # memories that pass the filters; a name in more of them no longer distinguishes them
-NAMED = 0.6  # what a name adds: more than any meaning does
+# What a name adds: more than any meaning does; less if the embedder knows it, as of `Norway` its vector says something.
+UNKNOWN_NAME, KNOWN_NAME = 0.6, 0.3
 # What a word adds that only one memory has; less if a few have it, and nothing from FEW memories or a share of all on.
 # A rare word tells more about a memory than its share of the text score (tests.bench.finding).
 RARE_WORD, FEW, FEW_OF_ALL = 0.06, 10, 0.05
@@ -153,21 +154,31 @@ class SemanticSearch:
             raise VectorsMissingError("no memory has a vector yet")
         return Meant(model, near)
 
-    def _named(self, reader: IndexReader, question: Question) -> set[int]:
-        """Return the few memories with a name that the question has. The only meaning of a name is the memories that
-        contain it."""
+    def _named(self, reader: IndexReader, question: Question) -> dict[int, float]:
+        """Return what a name that the question has adds to the score of each of the few memories with it. The meaning
+        of a name is little more than the memories that contain it."""
         without = question.query.function_words.union(question.period_words)
         terms = [term for term in question.query.exact if term.text not in without]
-        names = [term for term in terms if _mixes_digits(term) or not self._knows(term.text)]
-        found = reader.keys_with(names, MAX_NAMED)
-        named = {key for keys in found for key in keys or ()}
-        if question.filters == Filters(owner=question.filters.owner):
-            return named
+        names = {term: worth for term in terms if (worth := self._worth_of_name(question.query, term))}
+        found = reader.keys_with(list(names), MAX_NAMED)
+        named: dict[int, float] = {}
         for name, keys in zip(names, found, strict=True):
-            if keys is None:  # of those that pass the filters, few may have it
-                passing = reader.match(TextQuery((name,)), question.filters, MAX_NAMED + 1)
-                named.update(each.key for each in passing if len(passing) <= MAX_NAMED)
+            for key in self._with_name(reader, question.filters, name) if keys is None else keys:
+                named[key] = max(named.get(key, 0.0), names[name])
         return named
+
+    def _worth_of_name(self, query: ParsedQuery, term: Term) -> float:
+        """Return what a term adds to scores if it is a name, or 0."""
+        if _mixes_digits(term) or not self._knows(term.text):
+            return UNKNOWN_NAME
+        return KNOWN_NAME if query.capitalized.issuperset(term.text.split()) else 0.0
+
+    def _with_name(self, reader: IndexReader, filters: Filters, name: Term) -> list[int]:
+        """Return the memories that pass the filters and have a name that too many have in all, if few are left."""
+        if filters == Filters(owner=filters.owner):
+            return []
+        passing = reader.match(TextQuery((name,)), filters, MAX_NAMED + 1)
+        return [each.key for each in passing] if len(passing) <= MAX_NAMED else []
 
     def _related(self, reader: IndexReader, missing: Sequence[str], by_text: Sequence[Candidate]) -> dict[int, float]:
         """Return what words near in meaning to those that no memory has add to the score of each memory that was not
@@ -264,12 +275,12 @@ def _mixes_digits(term: Term) -> bool:
 
 
 class Meant(NamedTuple):
-    """The memories matched by meaning, by key: the cosine of each with vectors of this model; the few that
-    have a name that is asked for; what rare words add to the score of others, and words related to missing ones."""
+    """The memories matched by meaning, by key: the cosine of each with vectors of this model; and what a name, rare
+    words and words related to missing ones add to the scores of some."""
 
     model: str
     cosines: Mapping[int, float]
-    named: Collection[int] = ()
+    named: Mapping[int, float] = MappingProxyType({})
     rare: Mapping[int, float] = MappingProxyType({})
     related: Mapping[int, float] = MappingProxyType({})
 
@@ -281,7 +292,7 @@ class Meant(NamedTuple):
         """Return the parts of a score by name, as plain JSON."""
         why: dict[str, object] = {"semantic": self.similarity(key)} if key in self.cosines else {}
         if key in self.named:
-            why["named"] = True
+            why["named"] = self.named[key]
         if key in self.rare:
             why["rare_words"] = round(self.rare[key], 4)
         if key in self.related:
@@ -336,9 +347,8 @@ def fuse(by_text: Sequence[Candidate], meant: Meant, limit: int) -> list[Candida
         text, cosine = texts.get(key), cosines.get(key, farthest)
         if text is None and cosine < MIN_COSINE:
             continue
-        added = rare.get(key, 0.0) + related.get(key, 0.0)
+        added = rare.get(key, 0.0) + related.get(key, 0.0) + named.get(key, 0.0)
         added += TEXT_WEIGHT * text.text**TEXT_POWER if text is not None else 0.0
-        added += NAMED if key in named else 0.0
         score = EXACT * scaled(cosine + added)
         if text is not None and text.why.get("match") == PHRASE.name:
             score = EXACT + (1 - EXACT) * (score + text.score) / 2

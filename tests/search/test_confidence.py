@@ -144,7 +144,7 @@ def test_a_score_with_minilm_is_worth_more(mode: Mode, score: float, model: str,
 )
 def test_a_name_alone_makes_no_hit_likely(cosine: float, text: float, named: bool, expected: str) -> None:
     """Asked for the blood type of Ines, that a memory is about Ines puts it first, but does not make it the answer."""
-    why = {"semantic": {"model": "static-128-3", "cosine": cosine}, **({"named": True} if named else {})}
+    why = {"semantic": {"model": "static-128-3", "cosine": cosine}, **({"named": 0.6} if named else {})}
     hit = Candidate(1, 0.9, why, text)
     assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == [expected]
 
@@ -162,7 +162,7 @@ def test_a_dense_question_needs_a_better_hit_unless_that_is_its_phrase(
 
 
 def test_a_hit_with_every_word_as_written_needs_no_better_score_however_dense_the_question_is() -> None:
-    why = {"semantic": {"model": "static-128-3", "cosine": 0.36}, "named": True}
+    why = {"semantic": {"model": "static-128-3", "cosine": 0.36}, "named": 0.6}
     some, every = (Candidate(1, 0.98, {**why, "match": match}, 0.6) for match in ("some words", "all words"))
     judged = with_confidence([some, every], Missing(), "hybrid", points=False, density=1.0)
     assert [each.confidence for each in judged] == ["weak", "sure"]
@@ -176,7 +176,7 @@ def test_the_density_counts_only_where_its_table_is_compared(mode: Mode, model: 
 
 
 def test_a_name_makes_no_hit_likely_if_no_memory_has_what_is_asked_of_it() -> None:
-    why = {"semantic": {"model": "static-128-3", "cosine": 0.45}, "named": True}
+    why = {"semantic": {"model": "static-128-3", "cosine": 0.45}, "named": 0.6}
     missing = Missing(("birthday",))
     [hit] = with_confidence([Candidate(1, 0.9, why, 0.2)], missing, "hybrid", points=False)
     [other] = with_confidence([Candidate(1, 0.9, {}, 0.2)], missing, "hybrid", points=False)
@@ -231,7 +231,7 @@ def test_a_period_and_a_number_of_many_memories_ask_for_none(turbines: Stored) -
 
 
 def test_a_name_counts_while_its_memory_has_no_vector() -> None:
-    hit = Candidate(1, 0.9, {"named": True}, 0.5)
+    hit = Candidate(1, 0.9, {"named": 0.6}, 0.5)
     assert [each.confidence for each in with_confidence([hit], Missing(), "hybrid", points=False)] == ["sure"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from memoryd.search import semantic
 from memoryd.search.ranking import ALL, PHRASE, SOME, Candidate, Span
-from memoryd.search.semantic import EXACT, MIN_COSINE, Meant
+from memoryd.search.semantic import EXACT, MIN_COSINE, UNKNOWN_NAME, Meant
 
 
 def text(key: int, span: Span, part: float) -> Candidate:
@@ -64,15 +64,16 @@ def test_a_memory_without_a_vector_counts_as_far_away() -> None:
 
 
 def test_a_name_outweighs_what_is_meant() -> None:
-    found = semantic.fuse([text(1, SOME, 0.1), text(3, SOME, 0.2)], Meant("m", {1: 0.2, 2: 0.7, 3: 0.2}, {1}), 9)
+    meant = Meant("m", {1: 0.2, 2: 0.7, 3: 0.2}, {1: UNKNOWN_NAME})
+    found = semantic.fuse([text(1, SOME, 0.1), text(3, SOME, 0.2)], meant, 9)
     assert [each.key for each in found] == [1, 2, 3]
-    assert [each.why.get("named") for each in found] == [True, None, None]
+    assert [each.why.get("named") for each in found] == [UNKNOWN_NAME, None, None]
 
 
 def test_among_memories_with_the_name_words_and_meaning_decide() -> None:
     """Also far above what a cosine alone can reach, and whichever came last."""
     texts = [text(1, ALL, 0.6), text(2, SOME, 0.4), text(3, SOME, 0.3)]
-    found = semantic.fuse(texts, Meant("m", {1: 0.6, 2: 0.6, 3: 0.8}, {1, 2, 3}), 9)
+    found = semantic.fuse(texts, Meant("m", {1: 0.6, 2: 0.6, 3: 0.8}, dict.fromkeys((1, 2, 3), UNKNOWN_NAME)), 9)
     assert [each.key for each in found] == [1, 3, 2]
     scores = [round(each.score, 6) for each in found]
     assert EXACT > scores[0] > scores[1] > scores[2]

@@ -24,7 +24,15 @@ from memoryd.search.modes import SearchEngine
 from memoryd.search.periods import Period, period_in
 from memoryd.search.query_terms import parse_query
 from memoryd.search.ranking import Candidate
-from memoryd.search.semantic import Like, Question, SemanticSearch, VectorsMissingError, like_floats
+from memoryd.search.semantic import (
+    KNOWN_NAME,
+    UNKNOWN_NAME,
+    Like,
+    Question,
+    SemanticSearch,
+    VectorsMissingError,
+    like_floats,
+)
 from tests.index.records import put
 from tests.search.stored import Stored
 
@@ -282,10 +290,33 @@ def test_a_word_without_a_meaning_is_a_name_while_few_memories_have_it(catalogue
     fill(catalogue, table)
     found = ask(catalogue, SemanticSearch(table), question)
     assert bodies(catalogue, found)[0].startswith("QxVzKw")
-    assert found[0].why["named"] is True
+    assert found[0].why["named"] == UNKNOWN_NAME
     put(catalogue, "b", *(record(n, f"Qxvzkw number {n}") for n in range(20, 24)))
     fill(catalogue, table)
     assert not any("named" in each.why for each in ask(catalogue, SemanticSearch(table), question))
+
+
+@pytest.mark.parametrize(
+    ("question", "worth"),
+    [
+        ("when does Hamish bring the server back", KNOWN_NAME),
+        ("the server is back, says Hamish", KNOWN_NAME),
+        ("when does hamish bring the server back", None),
+        ("Hamish and the server", None),  # any first word has a capital
+        ("It is back. Hamish has the server?", None),
+        ("When Does Hamish Bring The Server Back", None),  # a capital tells nothing here
+        ("when does HAMISH bring the server back", None),  # an acronym is explained by what is near in meaning
+    ],
+)
+def test_a_capital_inside_a_question_marks_a_name(catalogue: SqliteIndex, question: str, worth: float | None) -> None:
+    alike = [record(n, f"The server is back when monitor {n} is up.") for n in range(2, 8)]
+    put(catalogue, "a", record(1, "Hamish pays the invoices of last year."), *alike)
+    table = Static()
+    fill(catalogue, table)
+    found = ask(catalogue, SemanticSearch(table), question)
+    place = [text.startswith("Hamish") for text in bodies(catalogue, found)].index(True)
+    assert found[place].why.get("named") == worth
+    assert not worth or place == 0
 
 
 def test_without_a_library_the_words_are_found_and_the_answer_tells_why(
@@ -362,7 +393,7 @@ def test_the_year_of_a_period_is_no_name(catalogue: SqliteIndex) -> None:
     [practice, drapes] = ask(catalogue, SemanticSearch(table), "choir practice in the summer of 2025", period=period)
     assert "named" not in drapes.why
     assert "named" not in practice.why
-    assert ask(catalogue, SemanticSearch(table), "treated 2025")[0].why["named"] is True
+    assert ask(catalogue, SemanticSearch(table), "treated 2025")[0].why["named"] == UNKNOWN_NAME
 
 
 def test_a_name_of_many_memories_counts_where_few_of_the_period_have_it(catalogue: SqliteIndex) -> None:
@@ -374,7 +405,7 @@ def test_a_name_of_many_memories_counts_where_few_of_the_period_have_it(catalogu
     assert not any("named" in each.why for each in ask(catalogue, SemanticSearch(table), question))
     filters = Filters(until=NOW - 100 * DAY)
     [found] = ask(catalogue, SemanticSearch(table), question, filters=filters)
-    assert found.why["named"] is True
+    assert found.why["named"] == UNKNOWN_NAME
 
 
 def test_a_mix_of_digits_and_letters_is_a_name_though_a_part_of_it_is_a_word(catalogue: SqliteIndex) -> None:
@@ -384,7 +415,7 @@ def test_a_mix_of_digits_and_letters_is_a_name_though_a_part_of_it_is_a_word(cat
     assert table.knows("max31856")
     found = ask(catalogue, SemanticSearch(table), "which board do you want with a max31856")
     assert bodies(catalogue, found)[0] == "The board has the max31856 on it."
-    assert found[0].why["named"] is True
+    assert found[0].why["named"] == UNKNOWN_NAME
 
 
 def test_what_is_found_by_meaning_alone_shows_the_words_in_any_form(stored: Stored) -> None:
