@@ -2,7 +2,7 @@
 
 python -m tests.bench.finding                  the half for reporting, 1,000 other memories, the shipped table
 python -m tests.bench.finding --half tune      the half that values are chosen by
-python -m tests.bench.finding --held-out 1     another set, by which few values were chosen; also 2 to 8
+python -m tests.bench.finding --held-out 1     another set, by which few values were chosen; also 2 to 9
 python -m tests.bench.finding --tagged         each memory with a category and tags
 python -m tests.bench.finding --minilm DIR     with MiniLM beside it; its vectors are kept in DIR
 python -m tests.bench.finding --misses hybrid  every question whose answer is not first, and what is

@@ -3,7 +3,7 @@
 `memories.txt` and `questions.txt` are written by hand and belong together; `others.txt` and the patterns of
 `tests/search` are spelled out to any number of memories of 5 to 80 words that answer no question. Of each kind of
 question every second one belongs to the half that values are chosen by; the rest is for reporting. The sets in
-`held_out` and `held_out_2` to `held_out_8` are about other subjects. Few values were chosen with them in sight: those
+`held_out` and `held_out_2` to `held_out_9` are about other subjects. Few values were chosen with them in sight: those
 of the newest memories, whose fault `held_out_3` showed, the limits of confidence, what dense questions lose of it, and
 what rare words add.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 HERE = Path(__file__).parent
-HELD_OUT = (HERE / "held_out", *(HERE / f"held_out_{number}" for number in range(2, 9)))
+HELD_OUT = (HERE / "held_out", *(HERE / f"held_out_{number}" for number in range(2, 10)))
 PATTERNS = HERE.parent.parent / "search" / "distractors.txt"
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
 DAY = 86_400.0
