@@ -22,7 +22,7 @@ from memoryd.core.words import tokens
 from memoryd.search.embedding import minilm
 from memoryd.search.period_words import NUMBERS, time_words_in
 from memoryd.search.periods import TIME_WORDS
-from memoryd.search.query_terms import MAX_CHARS, ParsedQuery
+from memoryd.search.query_terms import MAX_CHARS, ParsedQuery, inner_words
 from memoryd.search.ranking import ALL, PHRASE, Candidate, score_of_words
 from memoryd.search.semantic import EXACT, TEXT_POWER, TEXT_WEIGHT, without_name
 from memoryd.search.snippets import REDACTED
@@ -102,11 +102,11 @@ def missing_words(reader: IndexReader, query: ParsedQuery, period: str = "") -> 
     if not lacking and not identifiers:
         return Missing(numbers=numbers)
     parts = {part for piece in identifiers for part in tokens(piece)}
-    names = {token for piece in _names(query.pieces) for token in tokens(piece)}
+    names = frozenset(inner_words(query.raw[:MAX_CHARS], str.isupper))
     rest = [word for word in words if word.text not in parts]
     return Missing(
         (*(word for word in lacking if word not in parts), *identifiers),
-        bool(identifiers) or not names.isdisjoint(lacking),
+        bool(identifiers) or any(word in names or _DIGIT.search(word) for word in lacking),
         tuple(identifiers) if len(rest) <= 1 else (),
         numbers,
     )
@@ -158,20 +158,6 @@ def spellings_in(question: str) -> dict[str, str]:
         found |= {f"{one} {other}": one + other for one, other in pairwise(split)}
         if len(split) == 1:
             found[split[0]] = word
-    return found
-
-
-def _names(pieces: Sequence[str]) -> list[str]:
-    """Return the pieces that look like names: with a digit, or with a capital that begins no sentence;
-    or `Eve's` that begins one."""
-    found: list[str] = []
-    before = "."
-    for piece in pieces:
-        inside = before[-1] not in ".?!" or piece.endswith(("'s", "’s"))
-        capital = inside and piece.lstrip("\"'([")[:1].isupper()
-        if len(piece) <= MAX_IDENTIFIER_CHARS and (capital or any(map(str.isdigit, piece))):
-            found.append(piece)
-        before = piece
     return found
 
 

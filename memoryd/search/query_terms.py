@@ -13,7 +13,7 @@ The index contains words as written. If a query finds too little, it is repeated
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain, islice, pairwise
 
@@ -30,7 +30,7 @@ MAX_UNITS = 32
 MAX_PHRASE = 64  # words
 
 _LONG, _MIDDLE = 7, 5  # letters of a word in another alphabet whose last two are cut off, or the last one
-_SENTENCE_END = ".?!:"
+_SENTENCE_END, _POSSESSIVE = ".?!:", ("'s", "’s")
 _HANGUL = ("\uac00", "\ud7a3")
 _QUOTED = re.compile(r"""\s*(?:"[^"]+"|“[^“”]+”|„[^„“”]+[“”]|«[^«»]+»|»[^«»]+«)\s*""")
 
@@ -95,12 +95,9 @@ class ParsedQuery(Struct, frozen=True, dict=True):
     def capitalized(self) -> frozenset[str]:
         """The words that begin with a capital inside a sentence, as names do in most languages, but no acronyms; none
         where every word begins so."""
-        pieces = self.raw[:MAX_CHARS].split()
-        if not any(_starts_with(piece, str.islower) for piece in pieces):
-            return frozenset()
-        inside = [piece for before, piece in pairwise(pieces) if before[-1] not in _SENTENCE_END]
-        names = [tokens(piece) for piece in inside if _starts_with(piece, str.isupper, str.islower)]
-        return frozenset(chain.from_iterable(names)) - self.function_words
+        text = self.raw[:MAX_CHARS]
+        tells = any(_starts_with(piece, str.islower) for piece in text.split())
+        return frozenset(inner_words(text, str.isupper, str.islower) if tells else ()) - self.function_words
 
     def form_of(self, term: Term) -> Term:
         """Return a term that matches the word in any form."""
@@ -131,8 +128,16 @@ def parse_query(raw: str) -> ParsedQuery:
     )
 
 
+def inner_words(text: str, *kinds: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the words whose first letters are of these kinds, one after the other, and which begin no sentence, or do
+    so as `Eve's`."""
+    for before, piece in pairwise([".", *text.split()]):
+        inside = before[-1] not in _SENTENCE_END or piece.endswith(_POSSESSIVE)
+        if inside and _starts_with(piece, *kinds):
+            yield from tokens(piece)
+
+
 def _starts_with(piece: str, *kinds: Callable[[str], bool]) -> bool:
-    """True if the first letters of a piece are of these kinds, one after the other."""
     letters = islice(filter(str.isalpha, piece), len(kinds))
     return [kind(letter) for kind, letter in zip(kinds, letters, strict=False)] == [True] * len(kinds)
 
