@@ -90,12 +90,12 @@ class Client:
 
     # -- the wire ---------------------------------------------------------------------------------
 
-    def _connect(self) -> socket.socket:
+    def _connect(self, limit: float) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # A blocking connect with the kernel's time limit. With Python's, a full accept queue fails at
             # once, and a client that retries loses its place in the queue.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_S, 0))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(limit), int(limit % 1 * 1e6)))
             sock.connect(self.path)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
         except OSError as error:
@@ -109,7 +109,7 @@ class Client:
         return sock
 
     def _send(self, data: bytes, deadline: float | None) -> None:
-        self._sock = self._sock or self._connect()
+        self._sock = self._sock or self._connect(min(_CONNECT_S, _remaining(deadline) or _CONNECT_S))
         try:
             self._sock.settimeout(_remaining(deadline))
             self._sock.sendall(data)

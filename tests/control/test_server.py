@@ -783,6 +783,23 @@ def test_the_client_raises_what_the_daemon_reports(serve: Callable[..., Server],
             client.call("undo", {"receipt": "x" * MAX_LINE})
 
 
+def test_the_time_limit_of_a_client_includes_connecting() -> None:
+    with tempfile.TemporaryDirectory(prefix="md-") as place, contextlib.ExitStack() as stack:
+        path = f"{place}/c"
+        server = stack.enter_context(socket.socket(socket.AF_UNIX))
+        server.bind(path)
+        server.listen(0)
+        for _ in range(2):  # its queue is full
+            waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+            waiting.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                waiting.connect(path)
+        began = time.monotonic()
+        with pytest.raises(NoDaemonError, match="does not accept"), Client(path, timeout=0.1) as client:
+            client.call("ping")
+        assert time.monotonic() - began < 4, "the system alone would wait five seconds"
+
+
 def test_the_client_gives_up_in_time(serve: Callable[..., Server], socket_path: str) -> None:
     serve()
     with Client(socket_path, timeout=0.1) as client, pytest.raises(NoDaemonError, match="in time"):
