@@ -17,7 +17,7 @@ from memoryd.errors import NoDaemonError, UsageError, nearest
 
 # Commands are listed in the order of use.
 _LOCAL_FIRST = ("run", "demo", "try", "init", "service")
-_LOCAL_LAST = ("events", "mcp", "hook", "completion", "help", "version")
+_LOCAL_LAST = ("events", "mcp", "setup", "hook", "completion", "help", "version")
 
 # Commands that end the daemon, or move, merge or remove memories: nobody should run one by mistake.
 _NEVER_SUGGESTED = ("stop", "archive", "forget", "repair", "dedupe", "undo", "restore")
@@ -49,6 +49,10 @@ class Commands(click.Group):
             from memoryd.cli.service_command import service  # noqa: PLC0415 - only when needed
 
             return service
+        if name == "setup":
+            from memoryd.cli.setup_command import setup  # noqa: PLC0415 - only when needed
+
+            return setup
         if name == "hook":
             from memoryd.cli.session_hook import hook  # noqa: PLC0415 - only when needed
 

@@ -43,7 +43,7 @@ _HEAD = (
 def _session_start(ctx: click.Context) -> None:
     """Print memories for a new session of an agent.
 
-    For the session hook of an agent. Prints the memories that name the project of the working
+    For the session hook that `memoryd setup` writes. Prints the memories that name the project of the working
     directory, and the titles of the newest ones: as the JSON that Claude Code and Gemini CLI expect if their JSON comes
     on standard input, else as text. Never breaks a session: where there is nothing to print, standard output stays
     empty, standard error has the reason, and the exit code is 0.

@@ -18,7 +18,7 @@ from memoryd.config.load import parse, read_text
 from memoryd.config.roots import derive_name
 from memoryd.config.settings import Config, RootConfig
 from memoryd.config.toml_text import KeyPath, dotted, read_lines, toml
-from memoryd.disk.atomic import replace
+from memoryd.disk.atomic import Guard, StoreChangedError, remove, replace
 from memoryd.disk.tree import Tree
 from memoryd.errors import ConfigError, ConflictError, DeniedError, MemorydError, NotFoundError
 
@@ -123,8 +123,13 @@ def _append_root(text: str, root: Mapping[str, object]) -> str:
     empty = _EMPTY_ARRAY.search(text) if tomllib.loads(text).get("root") == [] else None
     if empty:  # its last root was removed
         return f"{text[: empty.end()]}{toml(root)}{text[empty.end() :]}"
+    return append_table(text, "[[root]]", root)
+
+
+def append_table(text: str, header: str, values: Mapping[str, object]) -> str:
+    """Append a table at the end of a TOML text, after a blank line."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = ["[[root]]", *(f"{dotted((key,))} = {toml(value)}" for key, value in root.items()), ""]
+    lines = [header, *(f"{dotted((key,))} = {toml(value)}" for key, value in values.items()), ""]
     if text and not text.endswith("\n"):
         text += newline
     return text + (newline if text else "") + newline.join(lines)
@@ -140,7 +145,12 @@ def _cut_root(text: str, position: int) -> str:
         if "#" in text[before:start]:  # a comment of the root before
             return text[:start].rstrip(" \t") + re.sub(r"\A[ \t]*,", "", text[end:])
         return text[:before] + text[end:]
-    for start, end in reversed(list(_root_ranges(text, position))):
+    return cut_table(text, ("root", position))
+
+
+def cut_table(text: str, path: KeyPath) -> str:
+    """Remove the table at this path, with the tables below it, from a TOML text."""
+    for start, end in reversed(list(_ranges(text, path))):
         text = _join(text[:start], text[end:])
     return text
 
@@ -153,14 +163,14 @@ def _join(head: str, tail: str) -> str:
     return head + tail
 
 
-def _root_ranges(text: str, position: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of the text that belong to one root, from a header to the line of its last value.
+def _ranges(text: str, path: KeyPath) -> Iterator[tuple[int, int]]:
+    """Yield the parts of the text that belong to one table, from a header to the line of its last value.
 
-    Comments between two tables of the same root are included; those before the first and after the last are not,
-    because they may belong to another table.
+    Comments between its header and those of tables below it are included; those before the first and after the last
+    are not, because they may belong to another table.
     """
     sections = read_lines(text).sections
-    belongs = [section.path[:2] == ("root", position) for section in sections]
+    belongs = [section.path[: len(path)] == path for section in sections]
     for place, section in enumerate(sections):
         if not belongs[place]:
             continue
@@ -192,24 +202,46 @@ def _write(path: str, old: str | None, new: str, wanted: dict[str, object], stat
     if {"root": [], **tomllib.loads(new)} != {"root": [], **wanted}:
         raise ConfigError(f"{path}: memoryd cannot edit this file safely", hint="edit it by hand")
     real = os.path.realpath(path)
-    if text_of(real) != old:
-        raise ConflictError(f"{path} was changed by another program meanwhile", hint="check it and try again")
-    write_config(path, new)
+    write_config(path, new, guard=lambda: require_unchanged(path, text_of(real) == old))
     return config
 
 
-def write_config(path: str, text: str, *, mode: int = 0o600) -> None:
+def require_unchanged(path: str, unchanged: object) -> None:
+    """Raise ConflictError for a file that another program has changed meanwhile."""
+    if not unchanged:
+        raise ConflictError(f"{path} was changed by another program meanwhile", hint="check it and try again")
+
+
+def write_config(path: str, text: str, *, mode: int = 0o600, guard: Guard | None = None) -> None:
     """Replace a configuration file atomically; of a symbolic link, its target.
 
-    Mode and owner are kept; a new file gets `mode`, its new directories 0700. Raises DeniedError if the system does not
-    allow it, ConfigError for any other failure; then the file is unchanged.
+    Mode and owner are kept; a new file gets `mode`, its new directories 0700. `guard` is called when the new file is
+    complete: what it raises, or a change of the file since then, prevents the replacement. Raises ConflictError if
+    another program changes the file meanwhile, DeniedError if the system does not allow it, ConfigError for any other
+    failure; then the file is unchanged.
     """
+    with _directory_of(path) as (tree, name):
+        replace(tree, name, text.encode(), expected=tree.find(name), guard=guard, mode=mode)
+
+
+def remove_config(path: str, text: str) -> None:
+    """Remove a configuration file with this text; of a symbolic link, its target. Raises as `write_config` does."""
+    with _directory_of(path) as (tree, name):
+        data, state = tree.read(name)
+        require_unchanged(path, data == text.encode())
+        remove(tree, name, expected=state)
+
+
+@contextmanager
+def _directory_of(path: str) -> Iterator[tuple[Tree, str]]:
+    """Yield the directory of a configuration file, created if it is missing, and its name there."""
     real = os.path.realpath(path)
     try:
         os.makedirs(os.path.dirname(real), mode=0o700, exist_ok=True)
         with Tree(os.path.dirname(real)) as tree:
-            name = os.path.basename(real)
-            replace(tree, name, text.encode(), expected=tree.find(name), mode=mode)
+            yield tree, os.path.basename(real)
+    except StoreChangedError:
+        require_unchanged(path, unchanged=False)
     except OSError as error:
         kind = DeniedError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else ConfigError
         raise kind(f"{path} cannot be written: {error.strerror}", hint="nothing was changed") from error

@@ -153,13 +153,14 @@ def _toml(text: str, path: str | None) -> tuple[dict[str, Any], Lines]:
     try:
         return tomllib.loads(text), read_lines(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(_syntax_message(str(error), text, path), hint=CORRECT_HINT) from error
+        raise ConfigError(syntax_message(str(error), text, path), hint=CORRECT_HINT) from error
     except (ValueError, RecursionError) as error:
         # integers of thousands of digits, dates that do not exist, tables nested without end
         raise ConfigError(f"{path}: is not valid TOML: {error}", hint=CORRECT_HINT) from error
 
 
-def _syntax_message(message: str, text: str, path: str | None) -> str:
+def syntax_message(message: str, text: str, path: str | None) -> str:
+    """Return an error of tomllib with the file, line and column in front."""
     match = _POSITION.fullmatch(message)
     if match is None:
         return f"{path}: not valid TOML: {message}"

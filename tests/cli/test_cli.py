@@ -857,7 +857,7 @@ def test_the_table_is_reachable() -> None:
     local = {("run",), ("demo",), ("try",), ("init",), ("events",), ("mcp",), ("completion",), ("help",), ("version",)}
     groups = {(method.command[0],) for method in CLIENT_METHODS if method.command and len(method.command) > 1}
     service = {("service",), *[("service", word) for word in ("install", "uninstall", "status", "show")]}
-    agents = {("hook",), ("hook", "session-start")}
+    agents = {("setup",), ("hook",), ("hook", "session-start")}
     assert set(all_commands()) == {method.command for method in CLIENT_METHODS} | groups | local | service | agents
 
 

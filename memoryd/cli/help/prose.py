@@ -205,9 +205,14 @@ OTHERS = "Where the format has them. The archive of each layout is described in 
 
 AGENTS = """
 `memoryd mcp` serves the memories of a running daemon over the Model Context Protocol, on standard input and output. It
-needs the extra `mcp`: `pipx install --force '.[mcp]'`, or `pip install --user '.[mcp]'`. The agent starts it; if the
-agent does not find `memoryd`, give the absolute path (`command -v memoryd`). Without a running daemon it starts
-anyway and every call says what to do.
+needs the extra `mcp`: `pipx install --force '.[mcp]'`, or `pip install --user '.[mcp]'`. The agent starts it. Without a
+running daemon it starts anyway and every call says what to do.
+
+`memoryd setup AGENT` adds it to an agent, with the absolute path of `memoryd`. It edits the file of the agent, comments
+and all, without changing any other byte; --dry-run prints the change, --undo removes what it added, as recorded in
+setup-AGENT.json of the state directory. Claude Code and Gemini CLI also get a session hook: `memoryd hook
+session-start` gives a new session the memories that name its project, and the titles of the newest ones. For other
+files, such as those of a project, the entries are shown below.
 
 --root ROOT, repeatable, limits it to these roots; --read-only leaves out the tools that write. Reads by an
 agent do not count as uses that keep a memory from the archive; `touch` of update_memory does.
@@ -221,70 +226,6 @@ TOOLS = (
     Entry("memory://root/id", "Each memory as a resource; both parts are percent-encoded."),
     Entry("recall", "A prompt that returns the best memories for a topic."),
 )
-CLAUDE_CODE = "claude mcp add --transport stdio --scope user memoryd -- memoryd mcp"
-MCP_SERVERS = """
-{
-  "mcpServers": {
-    "memoryd": { "command": "memoryd", "args": ["mcp"] }
-  }
-}
-"""
-VS_CODE = """
-{
-  "servers": {
-    "memoryd": {
-      "type": "stdio",
-      "command": "memoryd",
-      "args": ["mcp", "--read-only"]
-    }
-  }
-}
-"""
-ZED = """
-{
-  "context_servers": {
-    "memoryd": {
-      "source": "custom",
-      "command": "memoryd",
-      "args": ["mcp"],
-      "env": {}
-    }
-  }
-}
-"""
-OPENCODE = """
-{
-  "mcp": {
-    "memoryd": {
-      "type": "local",
-      "command": ["memoryd", "mcp"],
-      "enabled": true
-    }
-  }
-}
-"""
-CODEX = """
-[mcp_servers.memoryd]
-command = "memoryd"
-args = ["mcp"]
-"""
-
-AGENT_SECTIONS = (
-    Section("Agents", AGENTS, TOOLS),
-    Section("Claude Code", "Or `.mcp.json` of a project, in the form below.", code=CLAUDE_CODE),
-    Section(
-        "Claude Desktop, Cursor, Windsurf, Gemini CLI, Cline",
-        "claude_desktop_config.json; ~/.cursor/mcp.json or .cursor/mcp.json of a project; "
-        "~/.codeium/windsurf/mcp_config.json; ~/.gemini/settings.json or .gemini/settings.json of a project; "
-        "cline_mcp_settings.json.",
-        code=MCP_SERVERS,
-    ),
-    Section("VS Code", ".vscode/mcp.json. Read-only; `--root NAME` limits it to one root.", code=VS_CODE),
-    Section("Zed", "settings.json.", code=ZED),
-    Section("opencode", "opencode.json.", code=OPENCODE),
-    Section("Codex", "~/.codex/config.toml.", code=CODEX),
-)
-
 SECRETS = (
     Section(
         "Secrets",

@@ -21,6 +21,8 @@ from memoryd.control.methods.method_types import TOPICS as EVENT_TOPICS
 from memoryd.control.methods.method_types import Method
 from memoryd.core.defaults import DEFAULT_SCHEDULE, Policy
 from memoryd.errors import MemorydError
+from memoryd.installer.agent_setup import snippet
+from memoryd.installer.agents import AGENTS, entries
 from memoryd.layouts.codes import CODES
 from memoryd.layouts.protocol import Layout
 from memoryd.layouts.registry import LAYOUTS
@@ -178,6 +180,23 @@ def jobs(_: click.Group) -> tuple[Section, ...]:
     return (Section("Jobs", prose.JOBS_INTRO, entries), Section("Restraint", prose.RESTRAINT))
 
 
+def agents(_: click.Group) -> tuple[Section, ...]:
+    """Return how agents reach memoryd, and what each has in which file."""
+    forms: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for agent in AGENTS.values():
+        project = f", or {agent.project} of a project" if agent.project else ""
+        places = [f"{agent.file}{project}", *([str(agent.hook.file)] if agent.hook else ())]
+        for added, place in zip(entries(agent, ["memoryd"], {}), places, strict=True):
+            forms.setdefault((added.what, snippet(added)), []).append((agent.title, f"{agent.title}: {place}."))
+    return (
+        Section("Agents", prose.AGENTS, prose.TOOLS),
+        *(
+            Section(f"{', '.join(title for title, _ in same)}: {what}", " ".join(text for _, text in same), code=code)
+            for (what, code), same in forms.items()
+        ),
+    )
+
+
 def exit_codes(_: click.Group) -> tuple[Section, ...]:
     """Return every exit code with its meaning."""
     return (Section("Exit codes", entries=tuple(Entry(str(c), m) for c, m in exits.MEANINGS.items())),)
@@ -208,7 +227,7 @@ TOPICS: Mapping[str, Topic] = {
     "jobs": Topic("the scheduled jobs", jobs),
     "findings": Topic("what `memoryd check` reports", findings),
     "methods": Topic("the methods of the control socket", methods),
-    "agents": Topic("how agents reach memoryd over MCP", lambda _: prose.AGENT_SECTIONS),
+    "agents": Topic("how agents reach memoryd over MCP", agents),
     "files": Topic("where memoryd keeps its files", files),
     "exit-codes": Topic("the exit codes", exit_codes),
     "secrets": Topic("what counts as a secret, and what happens to it", lambda _: prose.SECRETS),
