@@ -420,7 +420,7 @@ class Writer(Struct, frozen=True):
       everything else keeps its bytes.
     - `forget`: move a memory to the archive of the layout; without one, remove it and return its bytes in `removed`.
     - `unarchive`: move an archived memory back to the live files.
-    - `restore`: insert what an earlier `forget` removed, byte for byte.
+    - `restore`: insert memories that were removed from the file, byte for byte, in the order given; all or none.
     - `count_reads`: update the access statistics of the memories read, by id, where the layout has them.
     """
 
@@ -428,7 +428,7 @@ class Writer(Struct, frozen=True):
     update: Callable[[WriteView, Located, NativeMemory], WritePlan]
     forget: Callable[[WriteView, Located], WritePlan]
     unarchive: Callable[[WriteView, Located], WritePlan]
-    restore: Callable[[WriteView, str, bytes], WritePlan]
+    restore: Callable[[WriteView, str, Sequence[bytes]], WritePlan]
     count_reads: Callable[[str, LoadedFile, Mapping[str, AccessCount]], tuple[Edit, ...]] = _count_nothing
     stores_id: bool = False  # the id is a field of the memory, so `add` may be given one
 

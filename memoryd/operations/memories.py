@@ -248,7 +248,7 @@ def unarchive(store: Store, identity: str, now: float, context: Context) -> Outc
             return _Decision(writer_of(store).unarchive(_view(store, now, context), found))
         trashed = find_in_trash(store, identity, now)
         content = load_undo_content(store.blobs, trashed)
-        restored = writer_of(store).restore(_view(store, now, context), trashed.path, content)
+        restored = writer_of(store).restore(_view(store, now, context), trashed.path, [content])
         return _Decision(restored, trashed=trashed.id)
 
     outcome = _commit(store, "unarchive", decide, now, soft_locks=True)

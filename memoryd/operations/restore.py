@@ -123,7 +123,7 @@ def _addition(store: Store, path: str, removed: bytes, now: float) -> Plan:
     records = source.loaded.document.records if source is not None else ()
     if source is not None and any(each.span.of(source.loaded.data) == removed for each in records):
         return Plan()
-    return writer_of(store).restore(write_view(store, now), path, removed).plan
+    return writer_of(store).restore(write_view(store, now), path, [removed]).plan
 
 
 def _with_memory(store: Store, path: str, removed: bytes, now: float) -> bytes:

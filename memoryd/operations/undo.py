@@ -246,7 +246,7 @@ def _restore_record(store: Store, drafts: Drafts, path: str, text: bytes, archiv
             data={"changed": archives},
         )
     else:
-        drafts.add(writer_of(store).restore(view, path, text))
+        drafts.add(writer_of(store).restore(view, path, [text]))
 
 
 def _find_archived(store: Store, drafts: Drafts, path: str, text: bytes) -> Located | None:

@@ -113,7 +113,7 @@ class Storehouse:
         return self.stored(self.layout.require_writer().unarchive(self.view(), self.found(identity)))
 
     def put_back(self, path: str, kept: bytes) -> WritePlan:
-        return self.stored(self.layout.require_writer().restore(self.view(), path, kept))
+        return self.stored(self.layout.require_writer().restore(self.view(), path, [kept]))
 
     def touch(self, **times: Any) -> None:
         """Each identity's `Touch`, in every file that holds it."""

@@ -126,10 +126,22 @@ class TestForget:
         stored, after = forgotten(files, "auth/oauth2")
         assert (after, stored.removed, stored.id) == ({}, data, "auth/oauth2")
         assert [each.kind for each in stored.plan.actions] == [Kind.REMOVE]
-        again = TOPICS.require_writer().restore(view_of(TOPICS, after), PATH, data)
+        again = TOPICS.require_writer().restore(view_of(TOPICS, after), PATH, [data])
         assert done(TOPICS, after, again) == files
         with pytest.raises(ConflictError):
-            TOPICS.require_writer().restore(view_of(TOPICS, files), PATH, data)
+            TOPICS.require_writer().restore(view_of(TOPICS, files), PATH, [data])
+
+    def test_entries_are_put_back_each_above_the_first_older_one(self) -> None:
+        newest, middle, oldest, last = (entry(f"2025-0{9 - number}-01", name) for number, name in enumerate("abcd"))
+        torn = {PATH: b"# T\n\n" + middle + last.rstrip(b"\n")}
+        lost = [newest, oldest, entry("2024-01-01", "e").rstrip(b"\n")]
+        again = TOPICS.require_writer().restore(view_of(TOPICS, torn), PATH, lost)
+        after = done(TOPICS, torn, again)
+        assert after[PATH] == b"# T\n\n" + newest + middle + oldest + last + lost[-1]
+        assert all(edit.span.start == edit.span.end for each in again.plan.actions for edit in each.edits)
+        assert not TOPICS.require_writer().restore(view_of(TOPICS, after), PATH, lost).plan
+        created = TOPICS.require_writer().restore(view_of(TOPICS, {}), PATH, lost)
+        assert done(TOPICS, {}, created) == {PATH: b"".join(lost)}
 
     def test_what_is_archived_is_not_forgotten_again_nor_a_live_one_unarchived(self) -> None:
         files = {PATH: REAL, "archive/auth/2025.md": b"<!-- from: oauth2.md -->\n" + entry("2025-08-03", "x")}

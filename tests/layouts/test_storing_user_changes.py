@@ -157,7 +157,7 @@ class TestForget:
         with pytest.raises(ConflictError):
             forgotten({ALICE: data}, one({ALICE: data}, "likes tea"))
         with pytest.raises(ConflictError):
-            STORE.require_writer().restore(view_of(STORE, {ALICE: b"{"}), ALICE, b'{"data":{"content":"x"}}')
+            STORE.require_writer().restore(view_of(STORE, {ALICE: b"{"}), ALICE, [b'{"data":{"content":"x"}}'])
 
     def test_there_is_no_archive(self) -> None:
         files = {ALICE: PLAIN}

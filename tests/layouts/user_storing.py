@@ -60,7 +60,7 @@ def forgotten(files: Files, identity: str) -> tuple[WritePlan, Files]:
 
 def put_back(files: Files, stored: WritePlan) -> tuple[WritePlan, Files]:
     assert stored.removed is not None
-    again = STORE.require_writer().restore(view_of(STORE, files, now=NOW + 60), stored.path, stored.removed)
+    again = STORE.require_writer().restore(view_of(STORE, files, now=NOW + 60), stored.path, [stored.removed])
     return again, done(STORE, files, again)
 
 

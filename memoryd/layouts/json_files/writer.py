@@ -7,7 +7,7 @@ Forgetting sets the flag: the layout moves and deletes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from memoryd.core.dates import iso_ms, parse_stamp
@@ -95,17 +95,18 @@ def _set_flag(located: Located, value: bool, why: str) -> WritePlan:
     return _rewrite(located, {"archived": value}, why)
 
 
-def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
+def restore(view: WriteView, path: str, removed: Sequence[bytes]) -> WritePlan:
     """Plan the file under its old name. This layout itself removes nothing, so the bytes were removed elsewhere."""
-    first = first_value(removed)
+    [content] = removed
+    first = first_value(content)
     if not names.is_memory(path) or not isinstance(first, FirstValue) or not is_memory_object(first.native):
         raise InvalidMemoryError(f"{path}: the saved bytes are not one memory", data={"findings": []})
     identity, present = replace_surrogates(first.native["id"]), view.content(path)
-    if present == removed:
+    if present == content:
         return WritePlan(Plan(), identity, path)
     if present is not None:
         raise ConflictError(f"{path} is now another memory", data={"changed": [path]})
-    return WritePlan(Plan((Action(Kind.CREATE, path, "restore a memory", (identity,), data=removed),)), identity, path)
+    return WritePlan(Plan((Action(Kind.CREATE, path, "restore a memory", (identity,), data=content),)), identity, path)
 
 
 def count_reads(loaded: LoadedFile, reads: Mapping[str, AccessCount]) -> tuple[Edit, ...]:

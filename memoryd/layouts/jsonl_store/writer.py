@@ -11,7 +11,7 @@ could be archived: the least recently used, then the least used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -57,7 +57,7 @@ def add(view: WriteView, new: NewMemory) -> WritePlan:
     reject((*too_long(len(line)), *(_check_id_unused(view, identity) if new.memory.get("id") else ())))
     require_capacity(view, path, len(line) + 1)
     why = f"store a memory of type {native['type']}"
-    return WritePlan(Plan((_append(view, path, line, identity, why),)), identity, path)
+    return WritePlan(Plan((_append(view, path, line, (identity,), why),)), identity, path)
 
 
 def _check_id_unused(view: WriteView, identity: str) -> Iterator[Violation]:
@@ -69,13 +69,13 @@ def _check_id_unused(view: WriteView, identity: str) -> Iterator[Violation]:
             return
 
 
-def _append(view: WriteView, path: str, line: bytes, identity: str, why: str) -> Action:
-    """Return the append of a line with its newline; without it, another program's append would join two memories. Only
-    the policy `keep` needs the file to be read. The newline that the file itself lacks is added by the commit."""
+def _append(view: WriteView, path: str, lines: bytes, ids: tuple[str, ...], why: str) -> Action:
+    """Return the append of lines and a final newline; without it, another program's append would join two memories.
+    Only the policy `keep` needs the file to be read. The newline that the file itself lacks is added by the commit."""
     final_newline = view.policy.final_newline
     existing = view.content(path) if final_newline == "keep" else None
     end = b"\n" if archive.ends_in_newline(existing, final_newline) else b""
-    return Action(Kind.APPEND, path, why, (identity,), data=line + end, base=ANY_CONTENT)
+    return Action(Kind.APPEND, path, why, ids, data=lines + end, base=ANY_CONTENT)
 
 
 def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePlan:
@@ -153,16 +153,15 @@ def unarchive(view: WriteView, located: Located) -> WritePlan:
     removal = Action(Kind.REWRITE, located.path, why, (record.id,), tuple(edits), base=located.loaded.digest)
     if not splice(data, edits):
         removal = Action(Kind.REMOVE, located.path, why, (record.id,), base=located.loaded.digest)
-    if _is_present(view, path, record.id, line, may_share=located.is_shared):
+    if _is_present(path, view.load(path, [record.id]), record.id, line, may_share=located.is_shared):
         return WritePlan(Plan((removal,)), record.id, path)
     require_capacity(view, path, len(line) + 1)
-    return WritePlan(Plan((_append(view, path, line, record.id, why), removal)), record.id, path)
+    return WritePlan(Plan((_append(view, path, line, (record.id,), why), removal)), record.id, path)
 
 
-def _is_present(view: WriteView, path: str, identity: str, line: bytes, *, may_share: bool = False) -> bool:
+def _is_present(path: str, loaded: LoadedFile | None, identity: str, line: bytes, *, may_share: bool = False) -> bool:
     """Return True if the file holds the line already, after a crash. Raises ConflictError if another memory has its
     id, unless the caller chose among those with the id."""
-    loaded = view.load(path, [identity])
     present = [each for each in loaded.document.records if each.id == identity] if loaded is not None else []
     if not present or loaded is None:
         return False
@@ -177,16 +176,21 @@ def _is_present(view: WriteView, path: str, identity: str, line: bytes, *, may_s
     )
 
 
-def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
-    """Plan the append of a line; this layout itself only archives, so the bytes were removed elsewhere."""
-    line = removed.strip()
-    document = parse_lines(path, line, FILE_TYPES[path], now=view.now, mtime=0.0, base=ParseOffset())
-    if len(document.records) != 1 or b"\n" in line:
+def restore(view: WriteView, path: str, removed: Sequence[bytes]) -> WritePlan:
+    """Plan the append of lines; this layout itself only archives, so they were removed elsewhere."""
+    lines = [each.strip() for each in removed]
+    found = parse_lines(path, b"\n".join(lines), FILE_TYPES[path], now=view.now, mtime=0.0, base=ParseOffset()).records
+    if [each.line for each in found] != [*range(1, len(lines) + 1)] or any(b"\n" in line for line in lines):
         raise UsageError(f"{path}: the saved bytes are not one memory on one line")
-    identity = document.records[0].id
-    if _is_present(view, path, identity, line):
-        return WritePlan(Plan(), identity, path)
-    return WritePlan(Plan((_append(view, path, line, identity, "restore a memory"),)), identity, path)
+    loaded = view.load(path, [each.id for each in found])
+    missing = [
+        (each.id, line) for each, line in zip(found, lines, strict=True) if not _is_present(path, loaded, each.id, line)
+    ]
+    if not missing:
+        return WritePlan(Plan(), found[0].id, path)
+    ids = tuple(identity for identity, _ in missing)
+    appended = _append(view, path, b"\n".join(line for _, line in missing), ids, "restore memories")
+    return WritePlan(Plan((appended,)), ids[0], path)
 
 
 def count_reads(path: str, loaded: LoadedFile, reads: Mapping[str, AccessCount]) -> tuple[Edit, ...]:

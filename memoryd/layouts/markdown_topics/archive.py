@@ -10,9 +10,11 @@ documents are removed whole; the caller saves their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from memoryd.core.plan import Action, Kind, Plan
 from memoryd.core.records import FileStats, Record
@@ -29,7 +31,7 @@ from memoryd.layouts.markdown_topics.archive_file import (
 )
 from memoryd.layouts.markdown_topics.lint import MAX_BYTES, MAX_ENTRIES, MIN_ENTRIES
 from memoryd.layouts.markdown_topics.names import archive_of, check_source, topic_of_archive
-from memoryd.layouts.markdown_topics.outline import Section, newline_of, outline
+from memoryd.layouts.markdown_topics.outline import Outline, Section, newline_of, outline
 from memoryd.layouts.markdown_topics.parser import DOCUMENT, ENTRY, id_at
 from memoryd.layouts.protocol import LoadedFile, Located, UpkeepView, WritePlan, WriteView
 
@@ -200,7 +202,7 @@ def unarchive(view: WriteView, located: Located) -> WritePlan:
     text = record.span.of(archived)
     path = _source_path(view, located.path, section)
     before = view.content(path)
-    insertion = _insert_action(path, before, section, text)
+    insertion = _insert_action(path, before, [(section, text)], copy=True)
     after = b"" if before is None else before
     if insertion is not None:
         after = insertion.data if insertion.kind is Kind.CREATE else splice(after, insertion.edits)
@@ -224,34 +226,46 @@ def _source_path(view: WriteView, archive: str, section: Section) -> str:
     return next((path for path in paths if view.content(path) is not None), paths[-1])
 
 
-def _insert_action(path: str, before: bytes | None, section: Section, text: bytes) -> Action | None:
-    """Return the action that inserts the entry, or None where the file already holds it after an interrupted run."""
-    why = "restore an entry"
-    if before is None:
-        return Action(Kind.CREATE, path, why, data=text, copy=True)
-    texts = [section_text(before, each) for each in outline(before).sections]
-    if without_newline(text) in texts:
+_Entry = tuple[Section, bytes]
+
+
+def _insert_action(path: str, before: bytes | None, entries: Sequence[_Entry], *, copy: bool) -> Action | None:
+    """Return the action that inserts the entries, or None where the file already holds all of them after an interrupted
+    run."""
+    present = [section_text(before, each) for each in outline(before).sections] if before is not None else []
+    missing = [each for each in entries if without_newline(each[1]) not in present]
+    if not missing:
         return None
-    edit = _insertion(before, section, text)
-    after = splice(before, [edit])
-    if sorted(section_text(after, each) for each in outline(after).sections) != sorted([*texts, without_newline(text)]):
+    why = "restore an entry" if len(missing) == 1 else "restore entries"
+    edits = tuple(_insertions(before or b"", missing))
+    after = splice(before or b"", edits)
+    expected = [*present, *(without_newline(text) for _, text in missing)]
+    if sorted(section_text(after, each) for each in outline(after).sections) != sorted(expected):
         why = "an unclosed code fence would hide the entry or another one"
         raise ConflictError(f"{path}: {why}", hint="close the fence by hand, then try again")
-    return Action(Kind.REWRITE, path, why, edits=(edit,), base=sha256(before), copy=True)
+    if before is None:
+        return Action(Kind.CREATE, path, why, data=after, copy=copy)
+    return Action(Kind.REWRITE, path, why, edits=edits, base=sha256(before), copy=copy)
 
 
-def _insertion(before: bytes, section: Section, text: bytes) -> Edit:
-    """Return the edit that inserts an entry above the first older one. Only missing newlines are added."""
-    structure = outline(before)
-    older = [each.start for each in structure.sections if each.day < section.day]
-    at = older[0] if older else len(before)
-    if not older and structure.open_fence is not None:
-        # Text below a fence that is never closed would be part of it.
-        at = structure.sections[-1].start if structure.sections else at
-    newline = newline_of(before)
-    lead = newline if at and not before[:at].endswith(b"\n") else b""
-    tail = newline if at < len(before) and not text.endswith(b"\n") else b""
-    return Edit(Span(at, at), lead + text + tail)
+def _insertions(before: bytes, entries: Sequence[_Entry]) -> Iterator[Edit]:
+    """Yield the edits that insert each entry above the first older one. Only missing newlines are added."""
+    structure, newline = outline(before), newline_of(before)
+    places: dict[int, list[bytes]] = {}
+    for section, text in entries:
+        places.setdefault(_place(structure, section.day), []).append(text)
+    for at, texts in sorted(places.items()):
+        lead = newline if at and not before[:at].endswith(b"\n") else b""
+        ended = [text if text.endswith(b"\n") else text + newline for text in texts]
+        yield Edit(Span(at, at), lead + b"".join([*ended[:-1], texts[-1] if at == len(before) else ended[-1]]))
+
+
+def _place(structure: Outline, day: date) -> int:
+    """Return where an entry of this day belongs: above the first older one, else at the end."""
+    older = [each.start for each in structure.sections if each.day < day]
+    if older or structure.open_fence is None or not structure.sections:
+        return older[0] if older else len(structure.data)
+    return structure.sections[-1].start  # text below a fence that is never closed would be part of it
 
 
 def _removal_from_archive(archive: str, archived: bytes, section: Section, identity: str) -> Action:
@@ -266,11 +280,17 @@ def _removal_from_archive(archive: str, archived: bytes, section: Section, ident
     return Action(Kind.REWRITE, archive, why, (identity,), (edit,), base=sha256(archived))
 
 
-def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
-    """Plan the re-creation of a forgotten document."""
-    if view.content(path) is not None:
+def restore(view: WriteView, path: str, removed: Sequence[bytes]) -> WritePlan:
+    """Plan the insertion of entries, each above the first older one, or the re-creation of a document."""
+    before = view.content(path)
+    entries = [(section, text) for text in removed for section in outline(text).sections]
+    if entries:
+        action = _insert_action(path, before, entries, copy=False)
+        ids = tuple(id_at(path, text, 0) for text in removed)
+        return WritePlan(Plan(() if action is None else (replace(action, ids=ids),)), ids[0], path)
+    if before is not None:
         raise ConflictError(f"{path} exists again", hint="rename or forget the present file")
-    identity = id_at(path, removed, 0)
-    return WritePlan(
-        Plan((Action(Kind.CREATE, path, "restore a document", (identity,), data=removed),)), identity, path
-    )
+    [document] = removed
+    identity = id_at(path, document, 0)
+    created = Action(Kind.CREATE, path, "restore a document", (identity,), data=document)
+    return WritePlan(Plan((created,)), identity, path)

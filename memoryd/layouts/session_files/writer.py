@@ -17,7 +17,7 @@ quarantine, and only once the file has been idle; or restores a good backup, on 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 from memoryd.core.dates import iso
@@ -112,6 +112,11 @@ def _id_at(path: str, data: bytes, number: int) -> str:
     return memory_ids(path, data, session)[session.elements[number]]
 
 
+def _ids(path: str, data: bytes) -> tuple[str, ...]:
+    """Return the id of every memory, as a later parse computes it."""
+    return tuple(memory_ids(path, data, _written_session(data)).values())
+
+
 def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePlan:
     """Plan the change of a memory and of `last_updated`."""
     if is_archived(located.path):
@@ -152,18 +157,18 @@ def forget(located: Located) -> WritePlan:
     return WritePlan(Plan((action,)), record.id, located.path, removed=record.span.of(data))
 
 
-def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
+def restore(view: WriteView, path: str, removed: Sequence[bytes]) -> WritePlan:
     """Plan the insertion at the end of the session, which is created again if it no longer exists."""
-    text = require_one_memory(path, removed)
-    loaded = view.load(path)
+    texts = [require_one_memory(path, each) for each in removed]
+    loaded, why = view.load(path), "restore memories"
     if loaded is None:
         empty = new_session(session_id_of(path), None, view.now)
-        data = splice(empty, [_append(empty, _written_session(empty), text)])
-        identity = _id_at(path, data, 0)
-        return WritePlan(Plan((Action(Kind.CREATE, path, "restore a memory", (identity,), data=data),)), identity, path)
-    identity, edit = _append_once(path, loaded, text)
-    action = Action(Kind.REWRITE, path, "restore a memory", (identity,), edit, base=sha256(loaded.data))
-    return WritePlan(Plan((action,) if edit else ()), identity, path)
+        data = splice(empty, [_append(empty, _written_session(empty), texts)])
+        ids = _ids(path, data)
+        return WritePlan(Plan((Action(Kind.CREATE, path, why, ids, data=data),)), ids[0], path)
+    ids, edit = _append_missing(path, loaded, texts)
+    action = Action(Kind.REWRITE, path, why, ids, edit, base=sha256(loaded.data))
+    return WritePlan(Plan((action,) if edit else ()), ids[0], path)
 
 
 def _written_session(data: bytes) -> Session:
@@ -172,18 +177,20 @@ def _written_session(data: bytes) -> Session:
     return session
 
 
-def _append(data: bytes, session: Session, text: bytes) -> Edit:
-    return append_elements(data, session.array, session.elements, [text], _INDENT)
+def _append(data: bytes, session: Session, texts: Sequence[bytes]) -> Edit:
+    return append_elements(data, session.array, session.elements, texts, _INDENT)
 
 
-def _append_once(path: str, loaded: LoadedFile, text: bytes) -> tuple[str, tuple[Edit, ...]]:
-    """Return the id of a memory in the session, and the edit that adds it; no edit if the session has it already."""
+def _append_missing(path: str, loaded: LoadedFile, texts: Sequence[bytes]) -> tuple[tuple[str, ...], tuple[Edit, ...]]:
+    """Return the ids of memories that are added to the session, and the edit; if the session has all of them already,
+    the id of the first, and no edit."""
     data, session = loaded.data, _require_session(path, loaded)
-    texts = [span.of(data) for span in session.elements]
-    if text in texts:
-        return _id_at(path, data, texts.index(text)), ()
-    edit = _append(data, session, text)
-    return _id_at(path, splice(data, [edit]), len(texts)), (edit,)
+    present = [span.of(data) for span in session.elements]
+    missing = [text for text in texts if text not in present]
+    if not missing:
+        return (_id_at(path, data, present.index(texts[0])),), ()
+    edit = _append(data, session, missing)
+    return _ids(path, splice(data, [edit]))[-len(missing) :], (edit,)
 
 
 def unarchive(view: WriteView, located: Located) -> WritePlan:
@@ -201,7 +208,7 @@ def unarchive(view: WriteView, located: Located) -> WritePlan:
         ids = tuple(each.id for each in located.loaded.document.records)
         creation = Action(Kind.CREATE, path, why, ids, data=data, copy=True)
         return WritePlan(Plan((creation, Action(Kind.REMOVE, located.path, why, ids, base=base))), identity, path)
-    identity, edit = _append_once(path, loaded, record.span.of(data))
+    [identity], edit = _append_missing(path, loaded, [record.span.of(data)])
     if len(archived.elements) == 1:
         removal = Action(Kind.REMOVE, located.path, why, (record.id,), base=base)
     else:

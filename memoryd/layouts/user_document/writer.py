@@ -7,7 +7,8 @@ text is compact JSON. There is no archive: the caller saves the bytes of a forgo
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from memoryd.core.json_spans import (
@@ -68,8 +69,8 @@ def add(view: WriteView, new: NewMemory) -> WritePlan:
     text = _json(native, escaped=loaded is not None and _has_escapes(loaded.data))
     element = b'{"data":' + text + b',"embedding":' + _json(vector) + b"}"
     if document is None:
-        return _new_document(view, path, element, "store a memory in a new document")
-    return _append(document, element, "store a memory")
+        return _new_document(view, path, [element], "store a memory in a new document")
+    return _append(document, [element], "store a memory")
 
 
 def _open(view: WriteView, path: str) -> _OpenDocument | None:
@@ -97,42 +98,47 @@ def _dimension(document: _OpenDocument) -> int:
     return common_size(embedding_size(document.loaded.data, span) for span in spans if span is not None)
 
 
-def _new_document(view: WriteView, path: str, element: bytes, why: str) -> WritePlan:
+def _new_document(view: WriteView, path: str, elements: Sequence[bytes], why: str) -> WritePlan:
     """Plan a new document in the form of the seed."""
-    identity = memory_id(user_of(path), _data_of(element))
+    ids = _ids(path, [], map(_data_of, elements))
     stamp = json.dumps(format_like(None, view.now)).encode()
-    data = b'{"memories":[' + element + b'],"updated_at":' + stamp + b',"last_deduplicated_at":null}'
-    return WritePlan(Plan((Action(Kind.CREATE, path, why, (identity,), data=data),)), identity, path)
+    data = b'{"memories":[' + b",".join(elements) + b'],"updated_at":' + stamp + b',"last_deduplicated_at":null}'
+    return WritePlan(Plan((Action(Kind.CREATE, path, why, ids, data=data),)), ids[0], path)
 
 
-def _append(document: _OpenDocument, element: bytes, why: str) -> WritePlan:
+def _append(document: _OpenDocument, elements: Sequence[bytes], why: str) -> WritePlan:
     """Plan the insertion at the end of the list."""
-    parsed = document.parsed
-    identity = _identity(document, _data_of(element), len(document.loaded.data))
-    edit = append_elements(document.loaded.data, parsed.array, parsed.elements, [element], None)
-    return _rewrite(document, [edit], identity, why)
+    data, parsed = document.loaded.data, document.parsed
+    ids = _ids(document.path, _data_before(document, len(data)), map(_data_of, elements))
+    edit = append_elements(data, parsed.array, parsed.elements, elements, None)
+    return _rewrite(document, [edit], ids, why)
 
 
-def _identity(document: _OpenDocument, text: bytes, before: int) -> str:
-    """Return the id of a memory with this data, inserted after the elements that begin before this byte."""
-    data, digest = document.loaded.data, content_digest(text)
-    others = (
-        item.data.value.of(data) for item in document.parsed.items if item is not None and item.span.start < before
-    )
-    same = sum(content_digest(each) == digest for each in others)
-    return numbered_id(memory_id(user_of(document.path), text), same + 1)
+def _data_before(document: _OpenDocument, position: int) -> Iterator[bytes]:
+    """Yield the data of the elements that begin before this byte."""
+    items = (item for item in document.parsed.items if item is not None and item.span.start < position)
+    return (item.data.value.of(document.loaded.data) for item in items)
+
+
+def _ids(path: str, before: Iterable[bytes], new: Iterable[bytes]) -> tuple[str, ...]:
+    """Return the ids of memories with this data that follow others."""
+    numbers, ids = Counter(map(content_digest, before)), list[str]()
+    for each in new:
+        numbers[content_digest(each)] += 1
+        ids.append(numbered_id(memory_id(user_of(path), each), numbers[content_digest(each)]))
+    return tuple(ids)
 
 
 def _rewrite(
-    document: _OpenDocument, edits: Sequence[Edit], identity: str, why: str, removed: Span | None = None
+    document: _OpenDocument, edits: Sequence[Edit], ids: tuple[str, ...], why: str, removed: Span | None = None
 ) -> WritePlan:
     """Plan the edits with a new `updated_at`."""
     data = document.loaded.data
     all_edits = [*edits, *update_stamps(data, document.parsed, document.now, ("updated_at",))]
     changed = tuple(edit for edit in all_edits if edit.span.of(data) != edit.new)
     quarantine = (removed,) if removed is not None else ()
-    action = Action(Kind.REWRITE, document.path, why, (identity,), changed, base=sha256(data), quarantine=quarantine)
-    return WritePlan(Plan((action,)), identity, document.path, removed.of(data) if removed is not None else None)
+    action = Action(Kind.REWRITE, document.path, why, ids, changed, base=sha256(data), quarantine=quarantine)
+    return WritePlan(Plan((action,)), ids[0], document.path, removed.of(data) if removed is not None else None)
 
 
 def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePlan:
@@ -152,9 +158,9 @@ def update(view: WriteView, located: Located, changes: NativeMemory) -> WritePla
     edits, text = _data_edits(located.loaded.data, item, fields)
     if vector is not None:
         edits.append(_vector_edit(located.loaded.data, item, vector))
-    identity = _identity(document, text, item.span.start)
+    ids = _ids(document.path, _data_before(document, item.span.start), [text])
     names = ", ".join([*fields, *([EMBEDDING] if vector is not None else [])])
-    return _rewrite(document, edits, identity, f"set {names}")
+    return _rewrite(document, edits, ids, f"set {names}")
 
 
 def _data_edits(data: bytes, item: Element, changed: NativeMemory) -> tuple[list[Edit], bytes]:
@@ -174,16 +180,16 @@ def forget(view: WriteView, located: Located) -> WritePlan:
     """Plan the removal of a memory; its bytes are saved."""
     document, span = _open_loaded(view, located.path, located.loaded), located.record.span
     edits = remove_elements(document.parsed.array, document.parsed.elements, [document.parsed.elements.index(span)])
-    return _rewrite(document, edits, located.record.id, "forget a memory", removed=span)
+    return _rewrite(document, edits, (located.record.id,), "forget a memory", removed=span)
 
 
-def restore(view: WriteView, path: str, removed: bytes) -> WritePlan:
-    """Plan the insertion of a forgotten memory at the end, byte for byte."""
-    text = require_one_memory(path, removed)
+def restore(view: WriteView, path: str, removed: Sequence[bytes]) -> WritePlan:
+    """Plan the insertion of removed memories at the end, byte for byte."""
+    texts = [require_one_memory(path, each) for each in removed]
     document = _open(view, path)
     if document is None:
-        return _new_document(view, path, text, "restore a memory in a new document")
-    return _append(document, text, "restore a memory")
+        return _new_document(view, path, texts, "restore memories in a new document")
+    return _append(document, texts, "restore memories")
 
 
 def unarchive(located: Located) -> WritePlan:
