@@ -227,7 +227,10 @@ class TestForgetAndBack:
         for _ in range(2):
             made.put_back(NAME, file(1))
         assert made.files == {NAME: file(1)}
-        with pytest.raises(ConflictError):
+        stored = made.put_back(NAME, file(2))
+        assert made.files == {NAME: file(1), stored.path: file(2)}
+        made.files[NAME] = file(1)[:-9]
+        with pytest.raises(ConflictError, match="not a readable memory"):
             made.put_back(NAME, file(2))
         with pytest.raises(InvalidMemoryError):
             made.put_back("memory_20260131100001.json", b"{}")

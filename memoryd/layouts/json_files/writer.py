@@ -96,7 +96,8 @@ def _set_flag(located: Located, value: bool, why: str) -> WritePlan:
 
 
 def restore(view: WriteView, path: str, removed: Sequence[bytes]) -> WritePlan:
-    """Plan the file under its old name. This layout itself removes nothing, so the bytes were removed elsewhere."""
+    """Plan the file under its old name, or under a free one if another memory has that now. This layout itself removes
+    nothing, so the bytes were removed elsewhere."""
     [content] = removed
     first = first_value(content)
     if not names.is_memory(path) or not isinstance(first, FirstValue) or not is_memory_object(first.native):
@@ -105,7 +106,10 @@ def restore(view: WriteView, path: str, removed: Sequence[bytes]) -> WritePlan:
     if present == content:
         return WritePlan(Plan(), identity, path)
     if present is not None:
-        raise ConflictError(f"{path} is now another memory", data={"changed": [path]})
+        other = first_value(present)
+        if not isinstance(other, FirstValue) or not is_memory_object(other.native):
+            raise ConflictError(f"{path} is not a readable memory", data={"changed": [path]})
+        path = _free_path(view)
     return WritePlan(Plan((Action(Kind.CREATE, path, "restore a memory", (identity,), data=content),)), identity, path)
 
 
