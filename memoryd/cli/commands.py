@@ -231,7 +231,7 @@ def _require_utf8(method: Method, params: Values) -> None:
         if param.type in ("object", "objects") and not is_encodable(json.dumps(value, ensure_ascii=False)):
             hint = "nothing was stored; convert it with `iconv`, or set LC_ALL to the encoding of this terminal"
             raise UsageError("the memory is not text in the encoding of the locale", hint=hint)
-        if param.option.local_path and param.cli == "argument" and not is_encodable(value):
+        if method.name == "root.add" and param.option.local_path and not is_encodable(value):
             raise UsageError(f"{value}: {NOT_UTF8}", hint=NOT_UTF8_HINT)
 
 

@@ -280,6 +280,7 @@ VIEWS: dict[str, View] = {
     "backup.verify": show_backups,
     "backup.create": show_change,
     "backup.restore": show_change,
+    "file.restore": show_change,
     "lock.list": show_locks,
     "lock.clear": show_cleared_locks,
     "jobs.list": show_jobs,

@@ -46,6 +46,7 @@ from memoryd.operations.locks import clear_lock, is_lock, list_locks, lock_row, 
 from memoryd.operations.permissions import tighten
 from memoryd.operations.repair import repair
 from memoryd.operations.restore import restore
+from memoryd.operations.restore_lost import restore_lost
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, dedupe, enforce_limits, plan_row, prune
 from memoryd.store import Store
@@ -181,7 +182,8 @@ def _verify(store: Store, job: Job, now: float) -> Result:
 
 def _restore(store: Store, job: Job, now: float) -> Result:
     request = job.request_as(BackupRestoreRequest)
-    done, restored = restore(store, now, file=request.file, at=request.at, dry_run=request.dry_run)
+    operation = restore_lost if request.lost_only else restore
+    done, restored = operation(store, now, file=request.file, at=request.at, dry_run=request.dry_run)
     return RestoreResult(
         plan=plan_row(done.plan),
         waiting=done.plan.waiting or UNSET,

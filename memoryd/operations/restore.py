@@ -34,7 +34,7 @@ class RestoredFiles(NamedTuple):
     difference: TextDifference
 
 
-class _Selected(NamedTuple):
+class SelectedBackup(NamedTuple):
     """The contents to restore by path, the modes of the files that have a known one, and the id of the backup."""
 
     contents: dict[str, bytes]
@@ -58,17 +58,17 @@ def restore(
     part = _find_quarantined(store, at, file) if at is not None and _QUARANTINED.fullmatch(at) else None
     if part is not None and part.is_part:
         removed = store.blobs.get(part.blob)
-        selected = _Selected({part.file: _with_memory(store, part.file, removed, now)}, {}, f"q{part.seq}")
+        selected = SelectedBackup({part.file: _with_memory(store, part.file, removed, now)}, {}, f"q{part.seq}")
 
         def decide() -> Plan:
             return _addition(store, part.file, removed, now)
 
     else:
-        selected = _select(store, now, file, at)
+        selected = select_backup(store, now, file, at)
 
         def decide() -> Plan:
             contents, modes = selected.contents.items(), selected.modes
-            actions = [_restore_action(store, path, data, modes.get(path), selected.backup) for path, data in contents]
+            actions = [restore_action(store, path, data, modes.get(path), selected.backup) for path, data in contents]
             return Plan(tuple(action for action in actions if action is not None))
 
     if not dry_run:
@@ -80,14 +80,15 @@ def restore(
     return done, RestoredFiles(first, len(selected.contents), selected.backup, difference)
 
 
-def _select(store: Store, now: float, file: str | None, at: str | None) -> _Selected:
+def select_backup(store: Store, now: float, file: str | None, at: str | None) -> SelectedBackup:
+    """Choose what to restore, as `restore` does; quarantined memories are not added to a file but returned alone."""
     if at is not None and _QUARANTINED.fullmatch(at):
         entry = _find_quarantined(store, at, file)
-        return _Selected({entry.file: store.blobs.get(entry.blob)}, {}, at)
+        return SelectedBackup({entry.file: store.blobs.get(entry.blob)}, {}, at)
     if _is_in_vault(store, file, at):
         versions = choose_versions(store, now, file=file, at=at)
         contents = {version.file: store.vault.content(version) for version in versions}
-        return _Selected(contents, {version.file: version.mode for version in versions}, at or versions[0].id)
+        return SelectedBackup(contents, {version.file: version.mode for version in versions}, at or versions[0].id)
     if at is None and file is None:
         raise UsageError("no file to restore", hint="name it with --file, or a backup with --at")
     live = store.content(file) if file is not None else None
@@ -100,7 +101,7 @@ def _select(store: Store, now: float, file: str | None, at: str | None) -> _Sele
         wanted = records_to_restore(store, file, records, [each.records or 0 for each in available if each.valid])
         records = max(wanted, 1)  # a copy of the damage holds no memory, and not fewer than the damaged file
     chosen = backups.choose(available, at, live=sha256(live) if live is not None else None, records=records)
-    return _Selected({chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name)
+    return SelectedBackup({chosen.file: backups.read_backup(store.tree, chosen)}, {}, chosen.name)
 
 
 def _is_in_vault(store: Store, file: str | None, at: str | None) -> bool:
@@ -128,23 +129,33 @@ def _addition(store: Store, path: str, removed: bytes, now: float) -> Plan:
 
 def _with_memory(store: Store, path: str, removed: bytes, now: float) -> bytes:
     """Return what the file will be with that memory."""
-    content = store.content(path) or b""
-    for action in _addition(store, path, removed, now).actions:
-        content = splice(content, action.edits) if action.kind is Kind.REWRITE else action.data or b""
-    return content
+    return contents_after(store, _addition(store, path, removed, now)).get(path, store.content(path) or b"")
+
+
+def contents_after(store: Store, plan: Plan) -> dict[str, bytes]:
+    """Return what the files will be that a plan adds memories to."""
+    contents: dict[str, bytes] = {}
+    for action in plan.actions:
+        before = store.content(action.path) or b""
+        if action.kind is Kind.REWRITE:
+            contents[action.path] = splice(before, action.edits)
+        else:
+            contents[action.path] = before + (b"\n" if before and not before.endswith(b"\n") else b"") + action.data
+    return contents
 
 
 def newest_good(store: Store, path: str, now: float) -> bytes | None:
     """Return the content of the newest valid backup of a file; None if there is none, or it is all unreadable."""
     try:
-        content = next(iter(_select(store, now, path, None).contents.values()))
+        content = next(iter(select_backup(store, now, path, None).contents.values()))
     except NotFoundError:
         return None
     quality = store.quality(path, content, now)
     return content if quality.records or not quality.units else None
 
 
-def _restore_action(store: Store, path: str, content: bytes, mode: int | None, source: str) -> Action | None:
+def restore_action(store: Store, path: str, content: bytes, mode: int | None, source: str) -> Action | None:
+    """Return the action that makes a file this content; None if it is."""
     why = f"restored from {source}"
     data = store.content(path)
     # The next append must start a new line, even if the backup does not end with a newline.

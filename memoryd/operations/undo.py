@@ -176,7 +176,7 @@ def _restored(store: Store, action: Action) -> tuple[bytes, list[Span]]:
         before = current_content(store, action.path) or b""  # an agent may have deleted the file
         start = len(before) + (not before.endswith(b"\n") if before else 0)
         return (before + b"\n" * (start - len(before)) + action.data), [Span(start, start + len(action.data))]
-    return splice(store.tree.read(action.path)[0], action.edits), _restored_spans(action.edits)
+    return splice(store.tree.read(action.path)[0], action.edits), restored_spans(action.edits)
 
 
 def _overlaps(restored: Span, record: Span) -> bool:
@@ -184,7 +184,8 @@ def _overlaps(restored: Span, record: Span) -> bool:
     return restored.start < record.end and record.start < max(restored.end, restored.start + 1)
 
 
-def _restored_spans(edits: Sequence[Edit]) -> list[Span]:
+def restored_spans(edits: Sequence[Edit]) -> list[Span]:
+    """Return where the new bytes of edits are once they are applied."""
     shift, spans = 0, []
     for edit in edits:
         start = edit.span.start + shift

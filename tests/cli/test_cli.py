@@ -151,6 +151,7 @@ RESULTS: dict[str, dict[str, Any]] = {
     "backup.create": {"backups": [BACKUP]},
     "backup.verify": {"backups": [{**BACKUP, "valid": False}]},
     "backup.restore": {"plan": {"actions": [ACTION]}, "receipt": "r-2"},
+    "file.restore": {"plan": {"actions": [ACTION]}, "receipt": "r-2"},
     "lock.list": {"locks": [LOCK]},
     "lock.clear": {"locks": [LOCK], "cleared": [".lock"], "receipt": "r-3"},
     "jobs.list": {"jobs": [JOB]},
@@ -199,6 +200,7 @@ for _name in ("root.add", "root.remove", "root.pause", "root.resume", "root.conf
     RESULTS[_name] = RESULTS["root.list"]
 
 EXAMPLES: dict[str, list[str]] = {
+    "file.restore": ["/m/f"],
     "undo": ["r-1"],
     "jobs.run": ["archive"],
     "root.add": ["/m"],
@@ -498,6 +500,12 @@ PARAMS = [
         "backup.restore",
         {"root": "r", "file": "f", "at": "b1"},
     ),
+    (
+        ["restore", "/m/f", "--at", "b1", "--lost-only", "--dry-run"],
+        "file.restore",
+        {"file": "/m/f", "at": "b1", "lost_only": True, "dry_run": True},
+    ),
+    (["backup", "restore", "r", "--lost-only"], "backup.restore", {"root": "r", "lost_only": True}),
     (["backup"], "backup.list", {}),
     (["jobs"], "jobs.list", {}),
     (["jobs", "--json"], "jobs.list", {}),

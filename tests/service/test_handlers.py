@@ -13,9 +13,9 @@ from memoryd.service.handlers import handlers
 
 HANDLERS = handlers(MagicMock())
 CHANGES = {
-    "archive", "backup.create", "backup.restore", "config.reload", "dedupe", "jobs.run", "lock.clear", "log.level",
-    "memory.add", "memory.forget", "memory.unarchive", "memory.update", "reindex", "repair", "root.add",
-    "root.confirm", "root.pause", "root.remove", "root.resume", "shutdown", "undo",
+    "archive", "backup.create", "backup.restore", "config.reload", "dedupe", "file.restore", "jobs.run", "lock.clear",
+    "log.level", "memory.add", "memory.forget", "memory.unarchive", "memory.update", "reindex", "repair",
+    "root.add", "root.confirm", "root.pause", "root.remove", "root.resume", "shutdown", "undo",
 }  # fmt: skip
 
 

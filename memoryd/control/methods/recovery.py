@@ -20,6 +20,9 @@ from memoryd.control.methods.shared import ChangeResult, DryRun, RootOption, Roo
 
 File = Annotated[Name | None, parameter("only this memory file, relative to its root", Option("--file", "FILE"))]
 
+At = Annotated[Name | None, parameter("this backup, by the id that `backup list` shows", Option("--at", "ID"))]
+LostOnly = Annotated[bool, parameter("only add the memories that the file has lost", Option("--lost-only"))]
+
 # --- backups
 
 
@@ -54,9 +57,7 @@ class BackupListRequest(RootsRequest, kw_only=True):
     """The backups to list or verify."""
 
     file: File = None
-    at: Annotated[Name | None, parameter("this backup, by the id that `backup list` shows", Option("--at", "ID"))] = (
-        None
-    )
+    at: At = None
 
 
 class BackupCreateRequest(RootsRequest, kw_only=True):
@@ -69,6 +70,16 @@ class BackupCreateRequest(RootsRequest, kw_only=True):
 class BackupRestoreRequest(BackupListRequest, kw_only=True):
     """The file to restore, and the backup."""
 
+    lost_only: LostOnly = False
+    dry_run: DryRun = False
+
+
+class FileRestoreRequest(Request, kw_only=True):
+    """The file to restore, by its path, and the backup."""
+
+    file: Annotated[Name, parameter("path of the memory file", Option("argument", local_path=True))]
+    at: At = None
+    lost_only: LostOnly = False
     dry_run: DryRun = False
 
 
@@ -137,6 +148,25 @@ BACKUPS: tuple[Method, ...] = (
         "backed up first, so a restore can be undone. --dry-run shows the difference.",
         "memoryd backup restore agents --file learnings.jsonl --dry-run",
         BackupRestoreRequest,
+        RestoreResult,
+        kind="job",
+        mutates=True,
+        waits_s=600,
+    ),
+    Method(
+        "file.restore",
+        ("restore",),
+        "Restore a file, or only the memories that it has lost, from a backup.",
+        "FILE may be in any watched root. The whole file is restored as by `backup restore`. With --lost-only nothing "
+        "in the file changes: memories that a backup has and the root has not, neither in a file nor in the archive "
+        "or the trash, are added byte for byte. They are taken from the newest backup that has any (after a reported "
+        "loss, of those with no fewer memories than before it); --at names another. What memoryd itself removed "
+        "(archive, limits, prune, dedupe, forget, undo) stays out, as far back as `memoryd history` reaches: the plan "
+        "says what and why. A memory whose id is still there counts as changed, not as lost; one that an agent "
+        "deleted on purpose, or stored under another id, as lost. A session or user document that cannot be read can "
+        "only be restored whole; where a file of json-files holds another memory now, the lost one gets a new file.",
+        "memoryd restore ~/memories/learnings.jsonl --lost-only --dry-run",
+        FileRestoreRequest,
         RestoreResult,
         kind="job",
         mutates=True,

@@ -13,6 +13,7 @@ from memoryd.control.methods.recovery import (
     BackupCreateResult,
     BackupRestoreRequest,
     BackupsResult,
+    FileRestoreRequest,
     HistoryEntry,
     HistoryListRequest,
     HistoryListResult,
@@ -70,6 +71,7 @@ def upkeep_handlers(daemon: Daemon) -> Table:
         "backup.create": methods.job("backup.create", _merge_created_backups),
         "backup.verify": methods.job("backup.verify", _merge_backups, in_any=True),
         "backup.restore": methods.restore,
+        "file.restore": methods.restore_file,
         "lock.list": methods.job("lock.list", lambda results: LocksResult(locks=_locks(results))),
         "lock.clear": methods.clear_locks,
         "jobs.list": methods.list_jobs,
@@ -135,6 +137,29 @@ class UpkeepHandlers(Handlers):
             raise UsageError("specify the root to restore", hint="as in `memoryd backup restore ROOT --file FILE`")
         return gather(self._submit("backup.restore", request, request.root), _merge_changes)
 
+    def restore_file(self, request: FileRestoreRequest) -> FutureResult:
+        """Restore a file by its path. Raises NotFoundError if it is in no root, and UsageError for a whole root."""
+        root, file = self._locate(request.file)
+        if root is None:
+            roots = ", ".join(each.status.path for each in self._roots.all())
+            raise NotFoundError(f"{file} is in no watched root", hint=f"the roots are: {roots}")
+        if not file:
+            raise UsageError(f"{request.file} is a root, not a file", hint=f"`memoryd backup restore {root} --at ID`")
+        at, lost_only, dry_run = request.at, request.lost_only, request.dry_run
+        return self.restore(BackupRestoreRequest(root=root, file=file, at=at, lost_only=lost_only, dry_run=dry_run))
+
+    def _locate(self, path: str) -> tuple[str | None, str]:
+        """Return the root of a path (None if it is in none) and the path relative to it. Links on the way to the root
+        are followed."""
+        path = os.path.abspath(path)
+        resolved = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        places = {each.name: each.status.path for each in self._roots.all()}
+        for name, directory in (places | {each.name: each.path for each in self._roots.broken(None)}).items():
+            for base, full in ((directory, path), (os.path.realpath(directory), resolved)):
+                if f"{full}/".startswith(f"{base}/"):
+                    return name, full[len(base) + 1 :]
+        return None, path
+
     def clear_locks(self, request: LockClearRequest) -> FutureResult:
         """Remove the locks of dead processes, or the lock at a given path."""
 
@@ -144,8 +169,7 @@ class UpkeepHandlers(Handlers):
 
         root, path = request.root, request.path
         if path is not None and root is None:
-            owners = [w.name for w in self._roots.all() if os.path.abspath(path).startswith(f"{w.status.path}/")]
-            root = owners[0] if owners else None
+            root, _ = self._locate(path)
             if root is None and request.force and len(self._roots.all()) > 1:
                 raise UsageError(f"specify the root of {path}", hint="`memoryd lock list` shows the locks of each root")
         return gather(self._submit("lock.clear", request, root), merge)
