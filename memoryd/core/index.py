@@ -111,6 +111,14 @@ def identity(id_: str, title: str, body: str) -> Identity:
     return Identity(id_, sha256(f"{title}\n{body}".encode())[:16] if title or body else "")
 
 
+class MonthCount(NamedTuple):
+    """The memories created in one month (UTC, as in 2026-11; None: those without a creation time)."""
+
+    month: str | None
+    live: int
+    archived: int
+
+
 class Before(NamedTuple):
     """A position in a list of memories, newest first: after the memory shown last.
 
@@ -228,6 +236,9 @@ class IndexReader(Protocol):
 
     def newest(self, filters: Filters, limit: int, before: Before | None = None) -> list[Memory]:
         """Return the newest memories by creation time; those without one last, equal ones by descending id and key."""
+
+    def months(self, filters: Filters) -> list[MonthCount]:
+        """Count memories by the month of their creation, the newest first, those without one last."""
 
     def owners(self) -> tuple[str, ...]:
         """Return the names of users with memories here, sorted; "" stands for memories without a user."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import methodcaller
 from typing import Annotated, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from memoryd.control.methods.memories import Freshness, ListResult, MemoryRow
+from memoryd.control.methods.memories import Freshness, ListResult, MemoryRow, MonthRow
 from memoryd.core.index import Before, IndexReader, Memory
 from memoryd.core.query import Filters
 from memoryd.errors import UsageError
@@ -36,8 +37,9 @@ def list_memories(
     user: str | None = None,
     limit: int = LIMIT,
     cursor: str | None = None,
+    months: bool = False,
 ) -> ListResult:
-    """Return a page of the memories of several roots, as the result of `memory.list`.
+    """Return a page of the memories of several roots, as the result of `memory.list`; with `months`, count all of them.
 
     Memories stored between two pages do not shift the rest. Raises UsageError for an invalid cursor.
     """
@@ -59,7 +61,25 @@ def list_memories(
         root, last, _ = page[-1]
         end = PageEnd(last.created, root.name, last.id, last.key)
         result.next_cursor = base64.urlsafe_b64encode(msgspec.json.encode(end)).decode().rstrip("=")
+    if months:
+        of_each = {root.name: filters for root in roots}  # of every user: a number tells nobody what they remember
+        if user is not None:
+            of_each = {name: of_user(filters, owner) for name, owner in allowed.items()}
+        result.months = _months([root for root in roots if root.name in of_each], of_each, fresh)
     return result
+
+
+def _months(
+    roots: Sequence[SearchRoot], filters: Mapping[str, Filters], fresh: Mapping[str, Freshness]
+) -> list[MonthRow]:
+    """Count the memories of all roots by month, newest first, with the filters of each root."""
+    rows: dict[str, MonthRow] = {}
+    for root in roots:
+        for each in read_index(root, fresh[root.name], methodcaller("months", filters[root.name])):
+            row = rows.setdefault(each.month or "", MonthRow(each.month, 0, 0))
+            row.memories += each.live
+            row.archived += each.archived
+    return [rows[month] for month in sorted(rows, reverse=True)]
 
 
 def _newest(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from memoryd.core.findings import Finding
-from memoryd.core.index import Before, FileChanges, FileRow, IndexReader, IndexWriter, RoleTotals
+from memoryd.core.index import Before, FileChanges, FileRow, IndexReader, IndexWriter, MonthCount, RoleTotals
 from memoryd.core.places import ID_SUFFIX
 from memoryd.core.query import Filters, Term, TextQuery
 from memoryd.core.records import Document, Record, ReplacedRange
@@ -339,6 +339,29 @@ class TestMemories:
         assert index.newest(EVERYTHING, 100, Before(2.0, "", 0, same=True)) == [
             each for each in every if each.created is None or each.created <= 2.0
         ]
+
+    def test_they_are_counted_by_month(self, index: IndexWriter) -> None:
+        assert index.months(EVERYTHING) == []
+        january, march = 1767225600.0, 1772323200.0  # the first seconds of these months of 2026
+        put(
+            index,
+            "a",
+            record(0, created=january),
+            record(1, created=march - 0.5, owner="ann"),
+            record(2, created=march, archived=True),
+            record(3, created=march + 1),
+            record(4),
+            record(5, created=-1.0, archived=True),
+        )
+        assert index.months(EVERYTHING) == [
+            MonthCount("2026-03", 1, 1),
+            MonthCount("2026-02", 1, 0),
+            MonthCount("2026-01", 1, 0),
+            MonthCount("1969-12", 0, 1),
+            MonthCount(None, 1, 0),
+        ]
+        assert index.months(Filters()) == [MonthCount(f"2026-0{n}", 1, 0) for n in (3, 2, 1)] + [MonthCount(None, 1, 0)]
+        assert index.months(Filters(owner="ann")) == [MonthCount("2026-02", 1, 0)]
 
     def test_filters(self, index: IndexWriter) -> None:
         put(

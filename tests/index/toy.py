@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from memoryd.core.index import (
     IndexWriter,
     Match,
     Memory,
+    MonthCount,
     RoleTotals,
     Sample,
     identity,
@@ -124,6 +126,13 @@ class ToyIndex(IndexWriter):
     def newest(self, filters: Filters, limit: int, before: Before | None = None) -> list[Memory]:
         found = sorted((i.memory for i in self.items.values() if i.let_in(filters)), key=order, reverse=True)
         return [m for m in found if before is None or order(m) < order(before)][:limit]
+
+    def months(self, filters: Filters) -> list[MonthCount]:
+        counts: dict[str | None, list[int]] = {}
+        for each in self.newest(filters, ANY_NUMBER):
+            month = None if each.created is None else str(datetime.fromtimestamp(each.created, UTC))[:7]
+            counts.setdefault(month, [0, 0])[each.archived] += 1
+        return [MonthCount(month, *each) for month, each in counts.items()]
 
     def match(self, query: TextQuery, filters: Filters, limit: int) -> list[Match]:
         found, pieces = list[Match](), tuple(dict.fromkeys(term.text.casefold() for term in query.terms))

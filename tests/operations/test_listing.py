@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,3 +131,22 @@ def test_an_invalid_cursor_is_refused(tmp_path: Path, cursor: str) -> None:
     root = Stored(tmp_path / "c")
     with pytest.raises(UsageError):
         listed([root.place], Filters(), cursor=cursor)
+
+
+def test_all_are_counted_by_month_with_a_page_of_any_length(roots: list[Stored]) -> None:
+    places = [each.place for each in roots]
+    page = listed(places, Filters(archived=True), limit=1, months=True)
+    created = Counter(each["created"] and each["created"][:7] for each in pages(roots, 1000, Filters(archived=True)))
+    months = {each["month"]: each["memories"] + each["archived"] for each in page["months"]}
+    assert months == created
+    assert list(months) == [*sorted(filter(None, created), reverse=True), None]
+    assert "months" not in listed(places, Filters(), limit=1)
+
+
+def test_the_counts_are_of_every_user_unless_one_is_named(tmp_path: Path) -> None:
+    root = Stored(tmp_path / "users", layout="user-document")
+    root.put(memory("one", "x", owner="ann"), memory("two", "x", owner="bob"), memory("three", "x", owner="bob"))
+    withheld = listed([root.place], Filters(), months=True)
+    assert withheld["memories"] == []
+    assert [each["memories"] for each in withheld["months"]] == [3]
+    assert [each["memories"] for each in listed([root.place], Filters(), user="bob", months=True)["months"]] == [2]

@@ -108,6 +108,7 @@ class ListRequest(FilterRequest, kw_only=True):
 
     limit: Annotated[Count | None, parameter("maximum number of results (default: 50)", Option("--limit", "N"))] = None
     cursor: Annotated[Name | None, parameter("continue from the previous page", Option("--cursor", "CURSOR"))] = None
+    months: Annotated[bool, parameter("count all of them as well, by the month of their creation")] = False
 
 
 class AddRequest(Request, kw_only=True):
@@ -236,6 +237,14 @@ class GetResult(GatheredResult, kw_only=True):
     next_offset: Annotated[int | UnsetType, member("where the text goes on; absent at its end")] = UNSET
 
 
+class MonthRow(Struct):
+    """The memories created in one month (UTC; null: at an unknown time): how many are live and how many archived."""
+
+    month: str | None
+    memories: int
+    archived: int
+
+
 class ListResult(Result, kw_only=True):
     """A page of memories, newest first."""
 
@@ -243,6 +252,10 @@ class ListResult(Result, kw_only=True):
         list[MemoryRow], member("[{root, id, path, line, title, type, tags[], created, archived, layout}]")
     ]
     next_cursor: Annotated[str | UnsetType, member("for the next page; absent on the last")] = UNSET
+    months: Annotated[
+        list[MonthRow] | UnsetType,
+        member("with `months`: [{month, memories, archived}], newest first; of every user unless one is named"),
+    ] = UNSET
     fresh: Fresh
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from memoryd.core.index import Before, Identity, Memory, identity
+from memoryd.core.index import Before, Identity, Memory, MonthCount, identity
 from memoryd.core.query import Filters, Term
 from memoryd.core.spans import replace_surrogates
 from memoryd.index.sqlite.database import Database, Row, key_of, path_of
@@ -21,6 +21,9 @@ _FROM_WORDS = (
 FROM_MATCHES = "FROM words AS w CROSS JOIN records AS r ON r.key = w.rowid WHERE words MATCH ?"
 _TEXT = "r.key, r.title, r.tags, t.body, r.created, r.weight, r.uses"
 _KEYS = "SELECT r.key FROM records AS r"
+_MONTHS = (
+    "SELECT strftime('%Y-%m', r.created, 'unixepoch') AS month, SUM(NOT r.archived), SUM(r.archived) FROM records AS r"
+)
 _CREATED = "ifnull(r.created, -1e18)"  # as in records_by_created
 _UNDATED = -1e18
 _HIGHEST = 2**63 - 1  # key
@@ -103,6 +106,12 @@ class Memories:
             f"SELECT {_COLUMNS} {_FROM_TEXTS} WHERE 1{where} ORDER BY {_CREATED} DESC, r.id DESC, r.key DESC LIMIT ?"
         )
         return list(map(_memory, self._db.rows(query, (*given, limit))))
+
+    def months(self, filters: Filters) -> list[MonthCount]:
+        """Count memories by the month of their creation (UTC), newest first and undated last."""
+        where, values = conditions(filters)
+        query = f"{_MONTHS} WHERE 1{where} GROUP BY month ORDER BY month DESC"
+        return list(map(MonthCount._make, self._db.rows(query, values)))
 
     def matching(
         self, expression: str, filters: Filters, without: Collection[int], sign: str = ""

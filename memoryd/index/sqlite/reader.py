@@ -74,6 +74,7 @@ class SqliteReader:
         self.vectors = Vectors(db, shared.epoch)
         self.memories = self._memories.memories
         self.newest = self._memories.newest
+        self.months = self._memories.months
         self.identities = self._memories.identities
         self.owners = self._memories.owners
         self.keys_of = self._memories.keys_of

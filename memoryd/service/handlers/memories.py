@@ -114,7 +114,8 @@ class MemoryHandlers(Handlers):
         limit = request.limit or LIST_LIMIT
         filters, roots = self._filters(request), self._search_roots(request)
         while True:
-            page = list_memories(roots, filters, user=request.user, limit=limit, cursor=request.cursor)
+            months = request.months
+            page = list_memories(roots, filters, user=request.user, limit=limit, cursor=request.cursor, months=months)
             if limit == 1 or fits(page):
                 return self._note_failed(request, page)
             limit //= 2  # truncated by the protocol, the page would end before its cursor
