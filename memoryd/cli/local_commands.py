@@ -1,4 +1,4 @@
-"""Commands that are not methods of the control socket: run, demo, init, events, mcp, completion, help, version."""
+"""Commands that are not methods of the control socket: run, demo, init, top, events, mcp, completion, help, version."""
 
 from __future__ import annotations
 
@@ -101,6 +101,19 @@ def events(ctx: click.Context, topics: tuple[str, ...], as_json: bool) -> None:
     raise NoDaemonError("the daemon has stopped", hint="start it again with `memoryd run`")
 
 
+@click.command(epilog=example("memoryd top"))
+@click.pass_context
+def top(ctx: click.Context) -> None:
+    """Watch the daemon on a live screen; q or Ctrl-C ends it.
+
+    The roots with their state, memories, lag, limits, locks and findings, the next jobs and the latest events. It needs
+    a terminal and a daemon; if the daemon stops, it waits for the next one.
+    """
+    from memoryd.cli.top import run as show  # noqa: PLC0415 - loads rich
+
+    show(socket_of(ctx))
+
+
 @click.command(epilog=example("memoryd mcp", "memoryd mcp --root agents --read-only"))
 @click.option(
     "--root", "roots", multiple=True, metavar="ROOT", shell_complete=complete_roots, help="Only this root; repeatable."
@@ -186,5 +199,5 @@ def help_command(ctx: click.Context, topic: str | None, man: bool) -> None:
 
 COMMANDS: dict[str, click.Command] = {
     command.name or "": command
-    for command in (run, demo, try_command, init, events, mcp, completion, help_command, version)
+    for command in (run, demo, try_command, init, top, events, mcp, completion, help_command, version)
 }

@@ -19,11 +19,7 @@ def show_ping(screen: Screen, result: Result) -> None:
 
 def show_status(screen: Screen, result: Result) -> None:
     """Show the daemon and its roots: one root in detail, several on a line each with the worst reason of each."""
-    resources = result.get("resources", {})
-    screen.line(
-        f"memoryd {result.get('version')}: {result.get('state')} · pid {result.get('pid')} · "
-        f"up {format_duration(result.get('uptime_s'))} · {format_size(resources.get('rss_bytes'))}"
-    )
+    screen.line(format_daemon(result))
     if result.get("notice"):
         screen.line(f"! {result['notice']}")
     roots = result.get("roots", [])
@@ -32,16 +28,29 @@ def show_status(screen: Screen, result: Result) -> None:
         _root(screen, roots[0])
     elif roots:
         _overview(screen, roots)
+    show_job_errors(screen, result)
+
+
+def show_job_errors(screen: Screen, result: Result) -> None:
+    """Show why jobs failed, a line for each."""
     for job in result.get("jobs", []):
         if job.get("last_error"):
             screen.note(f"! job {job.get('name')} of {job.get('root')}: {job['last_error']}")
+
+
+def format_daemon(result: Result) -> str:
+    """Format the state of the daemon, and the memory it uses."""
+    return (
+        f"memoryd {result.get('version')}: {result.get('state')} · pid {result.get('pid')} · "
+        f"up {format_duration(result.get('uptime_s'))} · {format_size(result.get('resources', {}).get('rss_bytes'))}"
+    )
 
 
 def _overview(screen: Screen, roots: list[Result]) -> None:
     rows = [
         (
             root.get("name"),
-            _state(root),
+            format_state(root),
             root.get("memories", 0),
             format_size(root.get("bytes", 0)),
             format_counts(root.get("findings", {})),
@@ -51,6 +60,11 @@ def _overview(screen: Screen, roots: list[Result]) -> None:
         for root in roots
     ]
     screen.table(("root", "state", "memories", "size", "findings", "backups", "last scan"), rows)
+    show_reasons(screen, roots)
+
+
+def show_reasons(screen: Screen, roots: list[Result]) -> None:
+    """Show the worst reason of each root that needs attention, a line for each."""
     more = 0
     for root in roots:
         reasons = _reasons(root)
@@ -61,7 +75,8 @@ def _overview(screen: Screen, roots: list[Result]) -> None:
         screen.line(f"{more} more; see `memoryd status ROOT`")
 
 
-def _state(root: Result) -> str:
+def format_state(root: Result) -> str:
+    """Format the state of a root, with how far it has been read."""
     progress = root.get("progress") or {}
     return f"{root.get('state')} {progress['percent']} %" if "percent" in progress else str(root.get("state"))
 
@@ -132,6 +147,12 @@ def _limit(limit: Result) -> str:
     of_count = f"{limit.get('count')} of {limit.get('max_count') or 'any'} memories"
     of_bytes = f"{format_size(limit.get('bytes'))} of {format_size(limit.get('max_bytes'))}"
     return f"{limit.get('file')}: {limit.get('level')} its {limit.get('kind')} limit ({of_count}, {of_bytes})"
+
+
+def limit_share(limit: Result) -> float:
+    """Return how much of a limit is used: 1 is all of it."""
+    pairs = (("count", "max_count"), ("bytes", "max_bytes"))
+    return max((limit.get(used, 0) / limit[most] for used, most in pairs if limit.get(most)), default=0.0)
 
 
 def format_counts(summary: Result) -> str:

@@ -54,6 +54,12 @@ class Client:
             self._sock.close()
             self._sock = None
 
+    def fileno(self) -> int:
+        """Return the descriptor of the connection, for `select`: readable once an event has arrived. There must have
+        been a call."""
+        assert self._sock is not None
+        return self._sock.fileno()
+
     def call(self, method: str, params: Mapping[str, object] | None = None, timeout: float | None = None) -> Any:
         """Call a method and return its result. Raises the error that the daemon reports, or NoDaemonError."""
         limit = timeout if timeout is not None else self._timeout
@@ -82,6 +88,12 @@ class Client:
                 self._keep_event(self._receive(None))
             except NoDaemonError:
                 return
+
+    def take_events(self) -> list[JsonObject]:
+        """Return the events that have arrived before the reply to the last call, each once."""
+        events = [*self._events]
+        self._events.clear()
+        return events
 
     def _keep_event(self, message: JsonObject) -> None:
         params = message.get("params")
