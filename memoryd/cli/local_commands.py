@@ -1,4 +1,4 @@
-"""Commands that are not methods of the control socket: run, demo, init, top, events, mcp, completion, help, version."""
+"""Commands that are not methods of the control socket, such as run, top, report and mcp."""
 
 from __future__ import annotations
 
@@ -114,6 +114,24 @@ def top(ctx: click.Context) -> None:
     show(socket_of(ctx))
 
 
+@click.command(epilog=example("memoryd report --html report.html", "memoryd report agents --html - > agents.html"))
+@click.argument("root", required=False, metavar="[ROOT]", shell_complete=complete_roots)
+@click.option(
+    "--html", "file", required=True, metavar="FILE", type=LOCAL_PATH, help="Where the page is written; - prints it."
+)
+@click.pass_context
+def report(ctx: click.Context, root: str | None, file: str) -> None:
+    """Write a page on growth, limits, upkeep and findings.
+
+    One HTML file without scripts and without anything to load from elsewhere, made from what `status`, `check`, `plan`,
+    `history`, `backup list` and `list` say. An existing FILE is replaced as a whole; a FILE in a root is refused. The
+    page has the titles of the newest memories: a new FILE can be read by you alone. Exits with 1 if a part is missing.
+    """
+    from memoryd.cli.report import run as write  # noqa: PLC0415 - only when needed
+
+    ctx.exit(write(socket_of(ctx), root, file))
+
+
 @click.command(epilog=example("memoryd mcp", "memoryd mcp --root agents --read-only"))
 @click.option(
     "--root", "roots", multiple=True, metavar="ROOT", shell_complete=complete_roots, help="Only this root; repeatable."
@@ -199,5 +217,5 @@ def help_command(ctx: click.Context, topic: str | None, man: bool) -> None:
 
 COMMANDS: dict[str, click.Command] = {
     command.name or "": command
-    for command in (run, demo, try_command, init, top, events, mcp, completion, help_command, version)
+    for command in (run, demo, try_command, init, top, events, report, mcp, completion, help_command, version)
 }

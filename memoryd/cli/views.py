@@ -29,10 +29,15 @@ def show_findings(screen: Screen, result: Result) -> None:
 
 
 def _finding(finding: Result) -> tuple[object, ...]:
-    within = f":{finding['line']}" if finding.get("line") else f" {finding['id']}" if finding.get("id") else ""
-    location = "/".join(filter(None, (finding.get("root"), finding.get("path")))) + within
+    location = finding_place(finding, finding.get("root"))
     severity, code = finding.get("severity"), finding.get("code")
     return severity, code, location, finding.get("message"), "fixable" if finding.get("fixable") else "-"
+
+
+def finding_place(finding: Result, root: object = None) -> str:
+    """Return the file of a finding and its line or memory, below `root` if that is given."""
+    within = f":{finding['line']}" if finding.get("line") else f" {finding['id']}" if finding.get("id") else ""
+    return "/".join(str(each) for each in (root, finding.get("path")) if each) + within
 
 
 def _truncated(screen: Screen, result: Result, prefix: str = "") -> None:

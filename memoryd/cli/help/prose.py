@@ -8,7 +8,7 @@ from memoryd.cli.help.render import Entry, Section
 
 COMMANDS = """
 `memoryd [--config FILE] [--state-dir DIR] [--socket PATH] COMMAND ...`. Every command has --help with an example.
-Every command that asks the daemon takes --json, which prints the result of the control method unchanged.
+Every command that calls a control method takes --json, which prints the result of the method unchanged.
 
 Shell completion: put `eval "$(memoryd completion bash)"` into ~/.bashrc (`zsh` into ~/.zshrc, after compinit), or run
 `memoryd completion fish > ~/.config/fish/completions/memoryd.fish`.
