@@ -34,7 +34,7 @@ from memoryd.store.store import state_place
 def check_path(path: str, now: float, progress: ProgressMeter, config: Config) -> CheckResult:
     """Check the directory at `path`; return the result of the control method `check`. `progress` shows the work."""
     root = config.root_at(existing_directory(path))
-    with observed_store(root, _layout_of(root), progress) as store:
+    with observed_store(root, layout_of(root), progress) as store:
         refresh(store, None, now)
         update_index(store, now)
         findings = check(store, now)
@@ -76,7 +76,7 @@ def dedupe_path(
     root = config.root_at(existing_directory(path))
     with Tree(root.path) as tree, lock_directory(tree.fd, tree.path):
         pass  # before the state is opened, which a daemon would have open
-    layout = _layout_of(root)
+    layout = layout_of(root)
     with observed_store(root, layout) if dry_run else _owned_store(root, layout, state_dir) as store:
         refresh(store, None, now)
         done = dedupe(store, now, by="command", threshold=threshold, dry_run=dry_run)
@@ -87,7 +87,9 @@ def dedupe_path(
     return ChangeResult(plan=plan_row(done.plan), receipt=done.receipt or UNSET)
 
 
-def _layout_of(root: RootConfig) -> str:
+def layout_of(root: RootConfig, hint: str | None = None) -> str:
+    """Return the layout of a root, by its configuration or recognised. Raises UsageError where there is not exactly
+    one; `hint` is what to do then, if the directory itself does not show it."""
     if root.layout != "auto":
         return root.layout
     path = root.path
@@ -95,6 +97,8 @@ def _layout_of(root: RootConfig) -> str:
         result = recognise_layout(tree, root.policy.ignore)
     if result.layout is not None:
         return result.layout
-    no_layout = result.matches or result.known is not None  # an offline command takes no layout
-    hint = "only a directory whose layout is recognised can be checked" if no_layout else advice(path, result)
-    raise UsageError(f"{path} {unusable(result)}", hint=hint)
+    if result.subdirectory is not None or not (result.matches or result.known or hint):
+        hint = advice(path, result)
+    raise UsageError(
+        f"{path} {unusable(result)}", hint=hint or "only a directory of a recognised layout can be checked"
+    )
