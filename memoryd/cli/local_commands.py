@@ -9,6 +9,7 @@ import click
 
 from memoryd import __version__
 from memoryd.cli import exits
+from memoryd.cli.convert_command import convert
 from memoryd.cli.first_contact import init, try_command
 from memoryd.cli.options import (
     LOCAL_PATH,
@@ -217,5 +218,5 @@ def help_command(ctx: click.Context, topic: str | None, man: bool) -> None:
 
 COMMANDS: dict[str, click.Command] = {
     command.name or "": command
-    for command in (run, demo, try_command, init, top, events, report, mcp, completion, help_command, version)
+    for command in (run, demo, try_command, init, top, events, report, convert, mcp, completion, help_command, version)
 }

@@ -17,7 +17,7 @@ from memoryd.errors import NoDaemonError, UsageError, nearest
 
 # Commands are listed in the order of use.
 _LOCAL_FIRST = ("run", "demo", "try", "init", "service")
-_LOCAL_LAST = ("top", "events", "report", "mcp", "setup", "hook", "completion", "help", "version")
+_LOCAL_LAST = ("top", "events", "report", "convert", "mcp", "setup", "hook", "completion", "help", "version")
 
 # Commands that end the daemon, or move, merge or remove memories: nobody should run one by mistake.
 _NEVER_SUGGESTED = ("stop", "archive", "forget", "repair", "dedupe", "undo", "restore")

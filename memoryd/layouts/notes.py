@@ -13,6 +13,7 @@ from memoryd.core.spans import Span
 from memoryd.layouts.front_matter import FrontMatter, read
 from memoryd.layouts.protocol import Layout, Reader
 
+_KNOWN = ("title", "created", "date", "updated", "modified", "tags")  # the other fields are native
 _HEADING = re.compile(r"^#[ \t]+(.+)$", re.MULTILINE)
 
 
@@ -45,7 +46,8 @@ def _record(path: str, data: bytes, text: str, front: FrontMatter) -> Record:
     used = parse_stamp(front.text("updated", "modified")) or created
     times = created and created.seconds, used and used.seconds
     tags = tuple(_printable(tag) for tag in front.list("tags"))
-    return Record(Span(0, len(data)), 1, name, "note", title, *times, tags, False, {}, text=text)
+    native = {key: value for key, value in front.fields.items() if key not in _KNOWN}
+    return Record(Span(0, len(data)), 1, name, "note", title, *times, tags, False, native, text=text)
 
 
 def _printable(text: str) -> str:

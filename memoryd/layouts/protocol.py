@@ -45,6 +45,7 @@ from memoryd.core.retention import Quality
 from memoryd.core.spans import Content, Edit, sha256
 from memoryd.errors import UsageError
 from memoryd.layouts.directory import Directory
+from memoryd.layouts.exchange import Exchange
 from memoryd.layouts.validation import FieldSpec
 
 
@@ -145,8 +146,7 @@ class Reader(ABC):
 
 
 class LockRule(NamedTuple):
-    """A lock file that the lock sweep checks. `kind` is ".lock" (a flock on the file) or "soft" (it locks by
-    existing)."""
+    """A lock file that the lock sweep checks. `kind` is ".lock" (a flock on it) or "soft" (it locks by existing)."""
 
     name: str
     kind: Literal[".lock", "soft"]
@@ -276,8 +276,7 @@ def empty_plan(view: UpkeepView, *_: object) -> Plan:
 
 
 def disabled_plan(view: UpkeepView, key: str) -> Plan:
-    """Return a plan without actions, for an age rule that the configuration turns off. If the run was requested, a note
-    names the configuration key."""
+    """Return a plan without actions, for an age rule that is turned off; if the run was requested, a note says how."""
     why = f"archiving by age is off for this root; `{key} = true` in the configuration turns it on"
     return Plan(notes=() if view.unattended else (Action(Kind.NOTE, "", why),))
 
@@ -457,10 +456,10 @@ class Layout(Struct, frozen=True):
     """One on-disk layout, composed of its parts; an absent part means "not supported". All parts are pure.
 
     `summary` describes in one sentence how memories are stored. `fields` are those that `add` and `update` know; others
-    are stored as given. `findings` are the codes that only this layout reports. `options` are the configuration keys
-    that only this layout reads. `location` names the parameters of `add` that choose the file. `secrets` is the default
-    check of new memories: token shapes only, or also the seed's list of words, applied to whole entries. `sentence` is
-    the memory that `add` makes of a sentence, which stands for `{}`. `types` are the known types of memories.
+    are stored as given. `exchange` maps them to those of other layouts. Only this layout reports `findings` and reads
+    the configuration keys `options`. `location` names the parameters of `add` that choose the file. `secrets` is the
+    default check of new memories: token shapes, or also the seed's list of words, applied to whole entries. `sentence`
+    is the memory that `add` makes of a sentence, which stands for `{}`. `types` are the known types of memories.
     """
 
     name: str
@@ -471,6 +470,7 @@ class Layout(Struct, frozen=True):
     upkeep: Upkeep = Upkeep()
     repair: Repair = Repair()
     writer: Writer | None = None  # None: read-only
+    exchange: Exchange = Exchange()
     fields: Mapping[str, FieldSpec] = field(default_factory=dict)
     findings: Mapping[str, Code] = field(default_factory=dict)
     options: Mapping[str, Option] = field(default_factory=dict)

@@ -862,7 +862,7 @@ def test_every_help_has_an_example(command: tuple[str, ...], capsys: pytest.Capt
 
 def test_the_table_is_reachable() -> None:
     """The commands are those of the method table and the local ones."""
-    names = ("run", "demo", "try", "init", "top", "events", "report", "mcp", "completion", "help", "version")
+    names = ("run", "demo", "try", "init", "top", "events", "report", "convert", "mcp", "completion", "help", "version")
     local = {(name,) for name in names}
     groups = {(method.command[0],) for method in CLIENT_METHODS if method.command and len(method.command) > 1}
     service = {("service",), *[("service", word) for word in ("install", "uninstall", "status", "show")]}

@@ -13,6 +13,7 @@ from memoryd.core.findings import INFO, WARNING, Code, Finding
 from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, FileStats, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory, is_other_json
+from memoryd.layouts.exchange import Exchange
 from memoryd.layouts.json_files import duplicates, index, names, parser, schema, upkeep, writer
 from memoryd.layouts.json_files.parser import recognise
 from memoryd.layouts.protocol import (
@@ -101,6 +102,7 @@ JSON_FILES = Layout(
         stores_id=True,
     ),
     fields=schema.FIELD_SPECS,
+    exchange=Exchange(schema.export, draft=schema.draft),
     types=tuple(sorted(schema.TYPES)),
     findings={
         "id-form": Code(INFO, "the id does not have the usual form of the layout; accepted"),

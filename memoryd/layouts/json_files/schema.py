@@ -17,9 +17,10 @@ from typing import NamedTuple, TypeGuard
 import msgspec
 
 from memoryd.core.dates import LAST_MS, iso_ms, parse_stamp
-from memoryd.core.records import JsonObject, NativeMemory
+from memoryd.core.records import JsonObject, NativeMemory, Record
 from memoryd.core.secrets import headline
 from memoryd.core.spans import replace_surrogates, sha256
+from memoryd.layouts.exchange import Draft, Portable, details, later
 from memoryd.layouts.json_files.names import time_of
 from memoryd.layouts.validation import (
     COUNT,
@@ -276,3 +277,49 @@ def validate_update(changes: NativeMemory) -> Iterator[Violation]:
         if field in changes:
             yield Violation(field, "is set by memoryd with every change")
     yield from violations(_ALL, changes, {field for field, value in changes.items() if value is not None})
+
+
+def export(record: Record, text: bytes) -> Portable:
+    """Return a memory in terms of all layouts."""
+    del text
+    native, facts = record.native, record.facts
+    content, summary = native.get("content"), native.get("summary")
+    content = content if is_text(content) else ""
+    relevance, confidence = facts["relevance"], native.get("confidence")
+    known = {key: fits for key, fits in _FIELDS.items() if key not in ("entities", "projectId")}
+    known |= dict.fromkeys(("relevanceScore", "confidence"), _FRACTION.fits)
+    known |= {"id": is_text, "version": lambda value: value == 1}
+    return Portable(
+        content,
+        title=summary if is_text(summary) and summary != summary_of(content) else "",
+        type=record.type,
+        tags=record.tags,
+        importance=relevance if _FRACTION.fits(relevance) and relevance != 1 else None,
+        confidence=confidence if _FRACTION.fits(confidence) and confidence != DEFAULT_CONFIDENCE else None,
+        created=record.created,
+        updated=later(facts["updated"], record.created),
+        used=later(_seconds(native.get("lastAccessed")), record.created),
+        uses=record.uses,
+        archived=record.archived,
+        details=details(native, known),
+    )
+
+
+def draft(memory: Portable, created: float) -> Draft:
+    """Return the new memory file of a memory from another layout."""
+    kind = memory.type or memory.category
+    values = {
+        "content": memory.text,
+        "summary": memory.title or None,
+        "type": kind or None,
+        "tags": list(memory.tags),
+        "confidence": memory.confidence,
+        "created": iso_ms(created),
+        "relevanceScore": memory.importance,
+        "accessCount": memory.uses or None,
+        "lastAccessed": iso_ms(memory.used) if memory.used else None,
+        "lastUpdated": iso_ms(memory.updated) if memory.updated else None,
+    }
+    carried = {"title", "type", "tags", "confidence", "importance", "uses", "used", "updated"}
+    carried |= {"category"} if memory.category == kind else set()
+    return Draft({key: value for key, value in values.items() if value is not None}, carried, created)

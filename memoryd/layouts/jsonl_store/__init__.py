@@ -15,6 +15,7 @@ from memoryd.core.findings import ERROR, INFO, WARNING, Code
 from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory
+from memoryd.layouts.exchange import Exchange
 from memoryd.layouts.jsonl_store import agent_json, archive, index, parser, repair, schema, writer
 from memoryd.layouts.jsonl_store.agent_json import is_agent_file
 from memoryd.layouts.jsonl_store.parser import recognise
@@ -116,6 +117,7 @@ JSONL_STORE = Layout(
         stores_id=True,
     ),
     fields=schema.FIELD_SPECS,
+    exchange=Exchange(schema.export, draft=schema.draft),
     types=tuple(sorted(schema.TYPES)),
     sentence={"type": "learning", "content": "{}"},
     findings={

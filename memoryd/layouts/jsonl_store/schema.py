@@ -12,13 +12,14 @@ A new memory or a changed field must meet the seed's constraints, in characters 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from memoryd.core.dates import Stamp, iso, parse_stamp
-from memoryd.core.records import FUTURE_S, Facts, JsonObject, NativeMemory
+from memoryd.core.dates import Stamp, iso, iso_ms, parse_stamp
+from memoryd.core.records import FUTURE_S, Facts, JsonObject, NativeMemory, Record
 from memoryd.core.spans import replace_surrogates, sha256
+from memoryd.layouts.exchange import Draft, Portable, details, later
 from memoryd.layouts.validation import (
     COUNT,
     FLAG,
@@ -334,3 +335,58 @@ def too_long(size: int, before: int = 0) -> tuple[Violation, ...]:
     """Return the violation if a line of `size` bytes (without its newline) is too long. A line whose size `before` was
     beyond the limit must not grow."""
     return (Violation("content", _LINE),) if size > max(MAX_LINE, before) else ()
+
+
+_EXPORTED: Mapping[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("id", "content", "category"), is_text),
+    **dict.fromkeys(("created_at", "updated_at", "accessed_at"), lambda value: parse_stamp(value) is not None),
+    "type": FIELDS["type"].fits,
+    "importance": FIELDS["importance"].fits,
+    "access_count": COUNT.fits,
+    "tags": is_texts,
+    "archived": FLAG.fits,
+}
+
+
+def export(record: Record, text: bytes) -> Portable:
+    """Return a memory in terms of all layouts. The default importance says nothing."""
+    del text
+    native, facts = record.native, record.facts
+    content, importance = native.get("content"), facts.get("importance", "medium")
+    return Portable(
+        content if is_text(content) else record.text,
+        type=record.type,
+        category=facts.get("category") or "",
+        tags=record.tags,
+        importance=WEIGHTS[importance] if importance != "medium" else None,
+        created=record.created,
+        updated=later(facts.get("updated"), record.created),
+        used=later(facts.get("accessed"), record.created),
+        uses=record.uses,
+        archived=record.archived,
+        details=details(native, _EXPORTED),
+    )
+
+
+def draft(memory: Portable, created: float) -> Draft:
+    """Return the new line of a memory from another layout: of another type, it is a learning of that category."""
+    is_known = memory.type in TYPES
+    category = memory.category or ("" if is_known else memory.type)
+    level = next((level for level, weight in WEIGHTS.items() if weight == memory.importance), None)
+    tags = [tag for tag in memory.tags if len(tag) <= MAX_TAG][:MAX_TAGS]
+    carried = {"title", "uses", "used", "updated"}
+    carried |= {"type"} if is_known or memory.type == category else set()
+    carried |= {"category"} if len(category) <= MAX_CATEGORY else set()
+    carried |= {"importance"} if level is not None else set()
+    carried |= {"tags"} if len(tags) == len(memory.tags) else set()
+    native = {
+        "type": memory.type if is_known else "learning",
+        "content": memory.titled_text,
+        "created_at": iso_ms(created),
+        "updated_at": iso_ms(memory.updated or created),
+        "accessed_at": iso_ms(memory.used or memory.updated or created),
+        "access_count": memory.uses,
+        "tags": tags,
+    }
+    native |= {"category": category} if category and "category" in carried else {}
+    return Draft(native | ({"importance": level} if level is not None else {}), carried, created)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memoryd.core.defaults import Policy
+from memoryd.core.defaults import DAY, Policy
 from memoryd.core.findings import ERROR, INFO, WARNING, Code
 from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, FileStats, ParseOffset, Role
 from memoryd.layouts.directory import Directory
+from memoryd.layouts.exchange import Exchange
 from memoryd.layouts.markdown_topics import archive, fields, index, writer
 from memoryd.layouts.markdown_topics.names import ARCHIVE, INDEX, SUFFIX
 from memoryd.layouts.markdown_topics.parser import read_document, recognise
@@ -93,6 +94,7 @@ MARKDOWN_TOPICS = Layout(
         restore=archive.restore,
     ),
     fields=fields.FIELD_SPECS,
+    exchange=Exchange(fields.export, fields.around, fields.draft, precision_s=DAY, newest_first=True),
     sentence={"title": "{}"},
     findings={
         "not-newest-first": Code(WARNING, "an entry is newer than the one above it; files are not reordered"),

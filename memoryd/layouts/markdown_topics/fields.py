@@ -15,9 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
 
-from memoryd.core.records import NativeMemory
+from memoryd.core.dates import iso
+from memoryd.core.records import JsonObject, NativeMemory, Record
 from memoryd.core.spans import Edit, Span
+from memoryd.layouts.exchange import DEFAULT_NAME, Draft, Portable
 from memoryd.layouts.markdown_topics.lint import glued_headings
+from memoryd.layouts.markdown_topics.names import DEFAULT_SUBTOPIC, slug
 from memoryd.layouts.markdown_topics.outline import Heading, Line, Outline, newline_of, outline, parse_heading
 from memoryd.layouts.validation import FieldSpec, Violation, reject
 
@@ -333,3 +336,58 @@ def _is_boundary(line: Line) -> bool:
 def newline_style(entry: bytes, data: bytes) -> bytes:
     """Return the line break of the entry, or of its file where the entry is a single line."""
     return newline_of(entry if b"\n" in entry else data)
+
+
+def export(record: Record, text: bytes) -> Portable:
+    """Return an entry or a document in terms of all layouts: its whole text, with heading and labels."""
+    topic, _, subtopic = record.id.partition("#")[0].rpartition("/")
+    location = {"topic": topic, "subtopic": subtopic} if topic else {}
+    return Portable(
+        text.decode("utf-8", "surrogateescape").rstrip(),
+        title=record.title,
+        category=topic,
+        tags=(subtopic,),
+        created=record.created,
+        archived=record.archived,
+        location=location,
+    )
+
+
+def around(data: bytes) -> JsonObject:
+    """Return the introduction above the entries of a file."""
+    sections = outline(data).sections
+    text = data[: sections[0].start].strip() if sections else b""
+    return {"introduction": text.decode("utf-8", "replace")} if text and not text.startswith(b"<!--") else {}
+
+
+def draft(memory: Portable, created: float) -> Draft:
+    """Return the new entry of a memory from another layout: its text if that is a whole entry, else an entry with the
+    text as its context. The topic is its category or type, the subtopic its first tag."""
+    is_placed = "topic" in memory.location
+    topic, subtopic = slug(memory.kind or DEFAULT_NAME), slug(next(iter(memory.tags), DEFAULT_SUBTOPIC))
+    location = memory.location if is_placed else {"topic": topic, "subtopic": subtopic}
+    fallback = {"topic": DEFAULT_NAME, "subtopic": DEFAULT_SUBTOPIC}
+    carried = {"title", "category"} | ({"type"} if memory.type == memory.kind else set())
+    title = " ".join("".join(each if each.isprintable() else " " for each in memory.headline).split())
+    text = memory.titled_text if memory.title and title != memory.title else memory.text
+    key = (text,) if memory.archived else ()  # an archive has each entry of a file once
+    plain = text.strip().replace("\r\n", "\n")
+    changes = {"white-space": "white space around the text, and CRLF line breaks"} if plain != text else {}
+    if not is_placed and topic != (memory.kind or DEFAULT_NAME):
+        changes["topic"] = "categories and types, as names of topics"
+    if _is_entry(plain):
+        carried |= {"tags"} if is_placed or len(memory.tags) < 2 else set()
+        if not plain.startswith(f"## {iso(created)[:10]}"):
+            changes["date"] = "whole entries, which keep the date in their heading"
+        return Draft({TEXT: plain}, carried, created, location, fallback, key, changes)
+    native = {TITLE: title, "context": text, DATE: iso(created)[:10]}
+    native |= {} if is_placed else {"tags": ", ".join(memory.tags)}
+    return Draft(native, carried | {"tags"}, created, location, fallback, key, changes)
+
+
+def _is_entry(text: str) -> bool:
+    """Return True for exactly one whole entry, which is stored as it is."""
+    try:
+        return require_one_entry(text.encode()) == f"{text}\n".encode()
+    except ValueError:
+        return False

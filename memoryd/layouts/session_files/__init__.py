@@ -17,6 +17,7 @@ from memoryd.core.findings import INFO, WARNING, Code
 from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, FileStats, NativeMemory, ParseOffset, Role
 from memoryd.layouts.directory import Directory
+from memoryd.layouts.exchange import Exchange
 from memoryd.layouts.json_document import recover_whole
 from memoryd.layouts.protocol import (
     FileRules,
@@ -101,6 +102,7 @@ SESSION_FILES = Layout(
         restore=writer.restore,
     ),
     fields=schema.FIELD_SPECS,
+    exchange=Exchange(schema.export, schema.around, schema.draft, precision_s=1),
     types=tuple(sorted(schema.TYPES)),
     sentence={"type": "learning", "title": f"{{:.{schema.MAX_TITLE}}}", "content": "{}"},
     findings={

@@ -13,12 +13,15 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeGuard
 
+from memoryd.core.dates import iso
 from memoryd.core.ignore import is_temp
-from memoryd.core.records import FUTURE_S, JsonObject, NativeMemory
+from memoryd.core.records import FUTURE_S, JsonObject, NativeMemory, Record
 from memoryd.errors import UsageError
+from memoryd.layouts.directory import first_value
+from memoryd.layouts.exchange import DEFAULT_NAME, Draft, Portable, details, later
 from memoryd.layouts.session_files import names
 from memoryd.layouts.session_files.names import parse_moment, session_path, stamp_digits
 from memoryd.layouts.validation import TEXTS, FieldSpec, Problem, Rule, Violation, is_text, violations
@@ -268,3 +271,60 @@ def live_path(archived: str, session: str) -> str | None:
     stem = name.removesuffix(".json")
     candidates = (names.path_for_id(each) for each in (session, stem, f"{directory}-{stem}"))
     return next((path for path in candidates if path is not None), None)
+
+
+_EXPORTED: Mapping[str, Callable[[object], bool]] = {
+    **dict.fromkeys(("type", "category", "title", "content"), is_text),
+    "confidence_score": _is_confidence,
+}
+
+
+def export(record: Record, text: bytes) -> Portable:
+    """Return a memory in terms of all layouts. The tools it mentions are also tags."""
+    del text
+    native, facts = record.native, record.facts
+    content, title, score = native.get("content"), native.get("title"), native.get("confidence_score")
+    return Portable(
+        content if is_text(content) else "",
+        title=title if is_text(title) else "",
+        type=record.type if is_text(native.get("type")) else "",
+        category=facts["category"],
+        tags=record.tags,
+        confidence=facts["confidence"] / MAX_CONFIDENCE if _is_confidence(score) and score != MIN_CONFIDENCE else None,
+        created=record.created,
+        updated=later(record.used, record.created),
+        archived=record.archived,
+        location={"session": facts["session"]},
+        details=details(native, _EXPORTED),
+    )
+
+
+def around(data: bytes) -> JsonObject:
+    """Return the fields of a session that neither its memories nor its id stand for."""
+    known = ("session_id", "timestamp", "last_updated", "extraction_count", "memories")
+    session = first_value(data)
+    return details(session, dict.fromkeys(known, lambda _: True)) if isinstance(session, dict) else {}
+
+
+def draft(memory: Portable, created: float) -> Draft:
+    """Return the new memory of a memory from another layout, in a session that began when it was created. A session
+    has one memory of each type and title, since the writer merges similar ones."""
+    title, score = memory.headline, round((memory.confidence or 0.0) * MAX_CONFIDENCE, 6)
+    fits = len(title) <= MAX_TITLE
+    native: JsonObject = {
+        "type": memory.type or "learning",
+        "category": memory.category,
+        "title": title[:MAX_TITLE].strip(),
+        "content": memory.text if fits else memory.titled_text,
+    }
+    is_scored = _is_confidence(score)
+    native |= {"confidence_score": int(score) if score.is_integer() else score} if is_scored else {}
+    started = iso(created)[:19].replace("T", "-").replace(":", "-")
+    fallback = {"session": f"{started}-{DEFAULT_NAME}"}
+    session = {"session": f"{started}-{names.slug(memory.kind or DEFAULT_NAME)}"}
+    is_session = "session" in memory.location  # with tools and entities, which are its tags
+    carried = {"title", "type", "category"} | ({"tags", "updated"} if is_session else set())
+    carried |= {"confidence"} if is_scored else set()
+    location = memory.location if is_session else session
+    key = native["type"], native["title"]
+    return Draft(native, carried, memory.updated or created, location, fallback, key)

@@ -14,6 +14,7 @@ from memoryd.core.ignore import is_temp
 from memoryd.core.records import Document, DocumentChange, NativeMemory, ParseOffset, Pieces, Role
 from memoryd.core.retention import Quality
 from memoryd.layouts.directory import Directory
+from memoryd.layouts.exchange import Exchange
 from memoryd.layouts.json_document import recover_whole, torn_file_fixes
 from memoryd.layouts.protocol import FileRules, Layout, Reader, Repair, Upkeep, Writer
 from memoryd.layouts.user_document import changes, duplicates, parser, schema, writer
@@ -88,6 +89,7 @@ USER_DOCUMENT = Layout(
         restore=writer.restore,
     ),
     fields=schema.FIELD_SPECS,
+    exchange=Exchange(schema.export, schema.around, schema.draft, precision_s=1, independent=True),
     findings={
         "embedding-size": Code(
             WARNING, "an embedding is missing or differs in length from the others; excluded from vector search"

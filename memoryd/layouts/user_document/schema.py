@@ -13,7 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from memoryd.core.dates import parse_stamp
-from memoryd.core.records import JsonObject, NativeMemory
+from memoryd.core.json_spans import decode
+from memoryd.core.records import JsonObject, NativeMemory, Record
+from memoryd.layouts.directory import first_value
+from memoryd.layouts.exchange import Draft, Portable, details
 from memoryd.layouts.validation import (
     COUNT,
     TEXTS,
@@ -22,6 +25,7 @@ from memoryd.layouts.validation import (
     Rule,
     Violation,
     is_text,
+    is_texts,
     not_encodable,
     violations,
 )
@@ -184,3 +188,45 @@ def _is_finite(value: object) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an integer too large for a float
         return False
+
+
+_USER = "default"  # where the memory of another layout belongs to nobody
+_EXPORTED = {key: rule.fits for key, rule in FIELDS.items()}
+
+
+def export(record: Record, text: bytes) -> Portable:
+    """Return a memory in terms of all layouts. An embedding that is not usable is one of the details."""
+    native, category = record.native, record.native.get("category")
+    stored = {DATA} if record.embedding is None else {DATA, EMBEDDING}
+    beside = {key: value for key, value in decode(text).items() if key not in stored}
+    return Portable(
+        native["content"],
+        category=category if is_text(category) and category != CATEGORY else "",
+        tags=record.tags if is_texts(native.get("topics")) else (),
+        importance=record.weight if _is_level(native.get("importance")) and record.weight != IMPORTANCE else None,
+        created=record.created,
+        owner=record.owner,
+        embedding=record.embedding,
+        location={"user": record.owner} if record.owner else {},
+        details=details({**native, **beside}, _EXPORTED),
+    )
+
+
+def around(data: bytes) -> JsonObject:
+    """Return the fields of a document besides its memories and times."""
+    known = ("memories", "updated_at", "last_deduplicated_at")
+    document = first_value(data)
+    return details(document, dict.fromkeys(known, lambda _: True)) if isinstance(document, dict) else {}
+
+
+def draft(memory: Portable, created: float) -> Draft:
+    """Return the new memory of a memory from another layout; the time of its creation is the id."""
+    native: JsonObject = {"content": memory.titled_text, "topics": list(memory.tags)}
+    native |= {"category": memory.kind} if memory.kind else {}
+    native |= {"importance": memory.importance} if memory.importance is not None else {}
+    native |= {EMBEDDING: list(memory.embedding)} if memory.embedding is not None else {}
+    carried = {"title", "category", "tags", "importance", "owner", "embedding"}
+    carried |= {"type"} if memory.type == memory.kind else set()
+    fallback = {"user": _USER}
+    location = {"user": memory.location["user"]} if "user" in memory.location else fallback
+    return Draft(native, carried, created, location, fallback)
