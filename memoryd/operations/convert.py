@@ -386,7 +386,7 @@ class _Planner:
             archived = []
         with progress.measure("converting", "memories", len(archived) + len(live)):
             self._carry_all(archived, progress)
-            left = len(self._new.archive(now))
+            left = self._new.archive(now)
             result.archived = result.carried - left
             self._carry_all(live, progress)
         if left:

@@ -23,9 +23,8 @@ from memoryd.store.layout_views import writer_of
 
 
 class Added(Struct, frozen=True):
-    """The file of a memory, and what may be secrets in it. `moved`: its own location was not valid."""
+    """An added memory: what may be secrets in it, and whether it was `moved`, since its own location is not valid."""
 
-    path: str
     warnings: tuple[str, ...]
     moved: bool = False
 
@@ -84,39 +83,23 @@ class NewStore:
         self._apply(action)
         self._count(action, at)
         self._keys.add((at, draft.key))
-        return Added(planned.path, warnings)
+        return Added(warnings)
 
-    def archive(self, now: float) -> list[str]:
-        """Plan the move of all memories so far to the archive. Return the ids of those that cannot be moved: they stay
-        live. Memories added afterwards get the limits of the layout."""
-        self._archive(list(self._parts), None, now)
-        stuck = [path for path in list(self._parts) if self._layout.reader.role(path) is Role.SOURCE]
-        left = [identity for path in stuck for identity in self._archive_singly(path, now)]
+    def archive(self, now: float) -> int:
+        """Plan the move of all memories so far to the archive. Return how many cannot be moved: they stay live.
+        Memories added afterwards get the limits of the layout."""
+        live = {path: loaded for path in self._parts if (loaded := self._load(path)) is not None}
+        ids = {each.id for loaded in live.values() for each in loaded.document.records}
+        view = UpkeepView(live, self._content, self._store.policy, now)
+        for action in self._layout.upkeep.archive(view, ids).actions:
+            self._apply(action)
         self._stats.clear()
         self._full.clear()
         self._keys.clear()
         self._is_limited = True
-        return left
-
-    def _archive_singly(self, path: str, now: float) -> list[str]:
-        """Archive what one bad memory of the archive file kept back; return the ids of what stays."""
-        stuck: list[str] = []
-        while due := [each for each in self._live(path) if each not in stuck]:
-            if not self._archive([path], due[0], now):
-                stuck.append(due[0])
-        return stuck
-
-    def _live(self, path: str) -> list[str]:
-        loaded = self._load(path)
-        return [each.id for each in loaded.document.records if not each.archived] if loaded is not None else []
-
-    def _archive(self, paths: Collection[str], identity: str | None, now: float) -> bool:
-        ids = {each for path in paths for each in self._live(path)} if identity is None else {identity}
-        live = {path: loaded for path in paths if (loaded := self._load(path)) is not None}
-        plan = self._layout.upkeep.archive(UpkeepView(live, self._content, self._store.policy, now), ids)
-        for action in plan.actions:
-            self._apply(action)
-        return bool(plan)
+        sources = [path for path in self._parts if self._layout.reader.role(path) is Role.SOURCE]
+        documents = [loaded.document for path in sources if (loaded := self._load(path)) is not None]
+        return sum(not each.archived for document in documents for each in document.records)
 
     # --- what the writer sees
 

@@ -221,7 +221,7 @@ def test_what_is_read_is_carried_or_listed(
     monkeypatch.setattr(convert, "EXAMPLES", 1000)
     counter = iter(range(1_000_000))
 
-    @settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck), derandomize=not DEEP)
+    @settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck), derandomize=not DEEP)
     @given(MEMORIES, st.booleans())
     def conserved(memories: list[Memory], allow_words: bool) -> None:
         require_conserved(source, target, memories, quick_path / str(next(counter)), allow_words=allow_words)
@@ -307,14 +307,37 @@ def test_all_fields_survive_in_the_same_layout(tmp_path: Path) -> None:
     assert contents(tmp_path / "new") == contents(origin)
 
 
-def test_entries_come_back_as_they_were(tmp_path: Path) -> None:
-    entries = "".join(
-        f"## 2026-01-0{day}: T {day}\n\n**Context:** c\n**Problem:** p\n\n---\n\n" for day in (3, 2, 1)
-    ).encode()
+def entry(day: str, title: str, text: str = "c") -> str:
+    return f"## 2026-01-{day}: {title}\n\n**Context:** {text}\n**Problem:** p\n\n---\n\n"
+
+
+def test_entries_come_back_as_they_were_and_in_their_order(tmp_path: Path) -> None:
+    entries = "".join(entry(day, title) for day, title in (("03", "a"), ("02", "b"), ("02", "c"), ("01", "d"))).encode()
     origin = write(tmp_path / "source", {"deploy/nginx.md": entries})
     assert run(origin, tmp_path / "lines", "jsonl-store").complete
-    assert run(tmp_path / "lines", tmp_path / "back", "markdown-topics", allow_words=True).carried == 3
-    assert (tmp_path / "back/deploy/nginx.md").read_bytes().split() == entries.split()
+    for source in (origin, tmp_path / "lines"):
+        target = tmp_path / f"back from {source.name}"
+        assert run(source, target, "markdown-topics", allow_words=True).carried == 4
+        if source is origin:
+            assert (target / "deploy/nginx.md").read_bytes().split() == entries.split()
+
+
+def test_every_archived_entry_stays_archived_whatever_the_others_say(tmp_path: Path) -> None:
+    """An archive has each entry of a file once, and marks of its own above each."""
+    same = entry("01", "same")
+    texts = (same, same, entry("02", "marked", "x\n<!-- from: other.md -->\nmore"), entry("03", "plain"))
+    rows = [samples.learning(n, iso(OLD - n), content=text.strip(), archived=True) for n, text in enumerate(texts)]
+    files = {"archive/2026/learnings_2026_Q1.jsonl": samples.lines(*rows)}
+    done = run(write(tmp_path / "source", files), tmp_path / "new", "markdown-topics", source_layout="jsonl-store")
+    assert (done.read, done.carried, done.archived) == (4, 4, 4)
+
+
+def test_a_further_field_that_breaks_a_rule_is_left_out_alone(tmp_path: Path) -> None:
+    row = samples.memory(1, "task", task_metadata={"status": "completed"}, mood="odd")
+    done = run(write(tmp_path / "source", {"tasks.jsonl": samples.lines(row)}), tmp_path / "new", "jsonl-store")
+    [native] = natives(tmp_path / "new", "tasks.jsonl")
+    assert (native["mood"], native.keys() & {"task_metadata"}) == ("odd", set())
+    assert lost(done, "part") == {"field:task_metadata": 1}
 
 
 def test_a_full_topic_file_is_continued_in_another_one_and_nothing_is_archived(tmp_path: Path) -> None:
@@ -329,7 +352,7 @@ def test_users_and_embeddings_stay_as_they_are(tmp_path: Path) -> None:
     documents = {"alice": [0.1, -1e-05, 3.0], "x/alice": [0.25, 0.5, 1.0]}
     files = {
         f"{user}/__long-memories/data.json": json.dumps(
-            {"memories": [{"data": {"id": 1_700_000_000, "content": user}, "embedding": vector}]}
+            {"memories": [{"data": {"id": 1_700_000_000 - len(user), "content": user}, "embedding": vector}]}
         ).encode()
         for user, vector in documents.items()
     }
