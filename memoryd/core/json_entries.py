@@ -18,10 +18,12 @@ FIRST = 0  # as a key: an element of a list, which is added at its front
 Keys = Sequence[str | int]
 """The place of an entry: names of members, and `FIRST` as the last one for an element of a list."""
 
-_COMMENT = re.compile(rb'"(?:[^"\\\n]|\\.)*"|(?P<comment>//[^\r\n]*|/\*.*?\*/)', re.DOTALL)
-_TRAILING = re.compile(rb'"(?:[^"\\\n]|\\.)*"|(?P<comma>,)(?=[ \t\r\n]*[}\]])', re.DOTALL)
+# Whatever is not terminated is skipped up to its end, so that a damaged file takes no longer than a valid one.
+_STRING = rb'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
+_COMMENT = re.compile(_STRING + rb"|(?P<comment>//[^\r\n]*|/\*.*?\*/)|/\*.*", re.DOTALL)
+_TRAILING = re.compile(_STRING + rb"|(?P<comma>,)(?=[ \t\r\n]*[}\]])", re.DOTALL)
 _VISIBLE = re.compile(rb"[^\r\n]")
-_REST = re.compile(rb"(?:[ \t]*(?:/\*[^\r\n]*?\*/|//[^\r\n]*))+(?=[ \t]*\r?\n)")  # comments up to the end of the line
+_REST = re.compile(rb"(?:[ \t]*(?>/\*[^\r\n]*?\*/|//[^\r\n]*))+(?=[ \t]*\r?\n)")  # comments up to the end of the line
 _INDENT = re.compile(rb"[ \t]*")
 _DEFAULT_INDENT = "  "
 

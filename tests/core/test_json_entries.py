@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -28,6 +29,7 @@ def inserted(text: str, keys: tuple[str | int, ...] = SERVER, value: object = 1)
         ('{"a":1,"servers":{}}', '{"a":1,"servers":{"ours": 1}}'),
         ('{\r\n\t"a": 1\r\n}', '{\r\n\t"servers": {\r\n\t\t"ours": 1\r\n\t},\r\n\t"a": 1\r\n}'),
         ('{\n  "servers": {} // all\n}', '{\n  "servers": {\n    "ours": 1\n  } // all\n}'),
+        ('{/* x */"a": 1/* y */\n}', '{\n  "servers": {\n    "ours": 1\n  },\n  /* x */"a": 1/* y */\n}'),
         ('{ // all\n  "a": 1,\n}', '{ // all\n  "servers": {\n    "ours": 1\n  },\n  "a": 1,\n}'),
         ('{\n  "servers": {\n    // x\n    "x": {}\n  }\n}',
          '{\n  "servers": {\n    "ours": 1,\n    // x\n    "x": {}\n  }\n}'),
@@ -61,3 +63,10 @@ def test_an_element_comes_first_in_its_list() -> None:
 def test_an_entry_is_removed_from_a_file_that_was_changed(before: str, after: str, depth: int) -> None:
     assert splice(before.encode(), removal(before.encode(), SERVER, 1, depth)).decode() == after
     json.loads(strict(after.encode()))
+
+
+@pytest.mark.parametrize("text", ['{"a": "' + '\\"' * 100_000, "{" + "/* " * 100_000])
+def test_a_damaged_file_takes_no_longer_than_a_valid_one(text: str) -> None:
+    began = time.process_time()
+    assert strict(text.encode()) == text.encode()
+    assert time.process_time() - began < 1
