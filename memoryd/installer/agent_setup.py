@@ -287,7 +287,8 @@ def remove_inserted(ours: Sequence[Inserted], text: str) -> str:
         for new in _cuts(each, text):
             found = _tree_of(each.path, new)
             strict_too = each.path.endswith(".toml") or trailing_commas(new.encode()) <= commas
-            if strict_too and found is not None and with_entry(found, each.keys, each.value) == wanted:
+            gone = found not in (None, tree)  # else the text was a copy of the entry, in a comment
+            if strict_too and gone and with_entry(found, each.keys, each.value) == wanted:
                 text = new
                 break
         else:

@@ -201,6 +201,17 @@ def test_undo_after_other_changes_removes_the_entries_only(home: Path) -> None:
     assert hooks.read_text() == '{\n  // mine\n  "model": "y", // new\n  "z": []\n}\n'
 
 
+def test_a_copy_of_the_entry_in_a_comment_stays(home: Path) -> None:
+    [path] = files_of(AGENTS["cursor"])
+    path.write_text('{\n  "a": 1\n}\n')
+    assert run(["setup", "cursor"]) == 0
+    text = path.read_text()
+    copy = "/*" + text[1 : text.index('  "a"')] + '*/\n  "a"'
+    path.write_text(text.replace('"args": ', '"args":').replace('  "a"', copy))
+    assert run(["setup", "cursor", "--undo"]) == 0
+    assert path.read_text() == '{\n  "a": 1\n}\n'.replace('  "a"', copy)
+
+
 def test_undo_leaves_the_table_of_another_server(home: Path) -> None:
     [path] = files_of(AGENTS["codex"])
     path.write_text("a = 1\n")
