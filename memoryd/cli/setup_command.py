@@ -62,7 +62,7 @@ def setup(ctx: click.Context, name: str, dry_run: bool, undo: bool, as_json: boo
     command = [*start_command(), *(word for option in named for word in option)]
     change = agent_setup.plan_undo(record) if undo else agent_setup.plan_setup(agent, command, record, os.environ)
     if not dry_run:
-        agent_setup.carry_out(change, record_file, undo=undo)
+        agent_setup.carry_out(change, record_file)
     if as_json:
         steps = [asdict(step) for step in change.steps]
         difference = {"difference": change.difference()} if dry_run else {}

@@ -56,11 +56,12 @@ class Step(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """The steps for an agent, the files before and after (None: no file), and what is recorded in the end."""
+    """The steps for an agent, the files before and after (None: no file), and what is recorded before and after."""
 
     steps: list[Step]
     before: dict[str, str | None]
     after: dict[str, str | None]
+    recorded: list[Inserted]
     record: list[Inserted]
 
     @property
@@ -112,15 +113,16 @@ def plan_setup(agent: Agent, command: Sequence[str], record: Sequence[Inserted],
         ours = [each for each in recorded if each.path == path and each.value in _values(tree, each.keys, [each.value])]
         text = remove_inserted(ours, original or "")
         created = original is None or any(each.created for each in ours)
+        left = _parse(path, text, here)
         recorded = [
-            each for each in recorded if each.path != path or (each not in ours and _values(tree, each.keys, ()))
+            each for each in recorded if each.path != path or (each not in ours and _values(left, each.keys, ()))
         ]
         for entry in here:
             if not _values(_parse(path, text, [entry]), entry.keys, [entry.value]):
                 text, inserted = insert(entry, text, created=created)
                 recorded.append(inserted)
         after[path] = text
-    return Change(steps, before, after, recorded)
+    return Change(steps, before, after, list(record), recorded)
 
 
 def plan_undo(record: Sequence[Inserted]) -> Change:
@@ -131,33 +133,42 @@ def plan_undo(record: Sequence[Inserted]) -> Change:
     remaining: list[Inserted] = []
     for each in reversed(record):
         text = after[each.path] or ""
+        known = _recorded(record, each.path, each.keys)
         values = _values(_parse(each.path, text, ()), each.keys, [each.value])
-        state = "removed" if each.value in values else "kept" if values else "absent"
+        state = "removed" if each.value in values else "kept" if any(it not in known for it in values) else "absent"
         steps.append(Step("session hook" if each.keys[-1] == FIRST else "MCP server", each.path, state))
         if state == "removed":
             text = remove_inserted([each], text)
             after[each.path] = None if each.created and not text else text
         elif state == "kept":
             remaining.insert(0, each)
-    return Change(steps, before, after, remaining)
+    return Change(steps, before, after, list(record), remaining)
 
 
-def carry_out(change: Change, record_file: str, *, undo: bool) -> None:
-    """Write the files of a plan and the record. The record comes first, so that after a crash it names everything that
-    may have been inserted. Raises ConflictError for a file that was changed since it was read."""
-    record = msgspec.json.encode(change.record).decode()
-    if change.changed and not undo:
-        write_config(record_file, record)
+def carry_out(change: Change, record_file: str) -> None:
+    """Write the files of a plan and the record. Until the files are written, the record names what was and what may be
+    inserted, so that undo finds either after a crash or a failure. Raises ConflictError for a file, or the record, that
+    was changed since it was read."""
+    both = [*change.recorded, *(each for each in change.record if each not in change.recorded)]
+    _write_record(record_file, change.recorded, both)
     for path in change.changed:
         before, text = change.before[path], change.after[path]
         if text is None:
             remove_config(path, before or "")
         else:
             write_config(path, text, guard=partial(_require_same, path, before))
-    if undo and change.record:
-        write_config(record_file, record)
-    elif undo:
-        os.unlink(record_file)
+    _write_record(record_file, both, change.record)
+
+
+def _write_record(path: str, before: Sequence[Inserted], after: Sequence[Inserted]) -> None:
+    def guard() -> None:
+        require_unchanged(path, read_record(path) == before)
+
+    if after != before and after:
+        write_config(path, msgspec.json.encode(after).decode(), guard=guard)
+    elif after != before:
+        guard()
+        os.unlink(path)
 
 
 def _require_same(path: str, before: str | None) -> None:
@@ -241,8 +252,13 @@ def _values(tree: object, keys: Sequence[str | int], known: Sequence[object]) ->
     return [tree]
 
 
+def _recorded(record: Sequence[Inserted], path: str, keys: Sequence[str | int]) -> list[object]:
+    """Return the values that were inserted at the keys of an entry."""
+    return [each.value for each in record if each.path == path and [*each.keys] == [*keys]]
+
+
 def _state(tree: object, entry: Entry, record: Sequence[Inserted]) -> str:
-    ours = [each.value for each in record if (each.path, tuple(each.keys)) == (entry.path, tuple(entry.keys))]
+    ours = _recorded(record, entry.path, entry.keys)
     values = _values(tree, entry.keys, [entry.value, *ours])
     if entry.value in values:
         return "present"

@@ -10,12 +10,14 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memoryd.cli.main import run
+from memoryd.config.edit import write_config
 from memoryd.core.json_entries import strict
 from memoryd.errors import ConflictError
 from memoryd.installer import agent_setup, requirements
@@ -227,9 +229,45 @@ def test_a_file_that_changes_meanwhile_is_not_overwritten(home: Path) -> None:
     change = plan_setup(AGENTS["cursor"], COMMAND, [], {})
     path.write_text('{"new": 1}')
     with pytest.raises(ConflictError, match="changed by another program"):
-        carry_out(change, str(home / "record.json"), undo=False)
+        carry_out(change, str(home / "record.json"))
     assert path.read_text() == '{"new": 1}'
     assert sorted(each.name for each in path.parent.iterdir()) == ["mcp.json"]
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_a_replacement_that_fails_can_be_undone(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], written: int
+) -> None:
+    _, hooks = files_of(AGENTS["claude-code"])
+    hooks.write_text("{}\n")
+    before = contents(home)
+    assert run(["setup", "claude-code"]) == 0
+    left = [None] * (1 + written)  # the record, and a file
+
+    def fail(path: str, *args: Any, **kwargs: Any) -> None:
+        if not left:
+            raise ConflictError(path)
+        left.pop()
+        write_config(path, *args, **kwargs)
+
+    monkeypatch.setattr(agent_setup, "write_config", fail)
+    assert run(["--socket", "s", "setup", "claude-code"]) != 0
+    monkeypatch.undo()
+    monkeypatch.setenv("HOME", str(home))
+    assert run(["setup", "claude-code", "--undo"]) == 0
+    assert contents(home) == before
+    assert "left the" not in capsys.readouterr().out
+
+
+def test_a_record_that_changes_meanwhile_is_not_overwritten(home: Path) -> None:
+    [path] = files_of(AGENTS["cursor"])
+    record = str(home / ".local" / "record.json")
+    first, second = (plan_setup(AGENTS["cursor"], (word,), [], {}) for word in "ab")
+    carry_out(first, record)
+    with pytest.raises(ConflictError, match="changed by another program"):
+        carry_out(second, record)
+    carry_out(agent_setup.plan_undo(agent_setup.read_record(record)), record)
+    assert not path.exists()
 
 
 def test_the_dry_run_shows_the_change_without_secrets(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
