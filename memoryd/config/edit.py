@@ -244,4 +244,4 @@ def _directory_of(path: str) -> Iterator[tuple[Tree, str]]:
         require_unchanged(path, unchanged=False)
     except OSError as error:
         kind = DeniedError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else ConfigError
-        raise kind(f"{path} cannot be written: {error.strerror}", hint="nothing was changed") from error
+        raise kind(f"{path} cannot be written: {error.strerror}", hint="this file was not changed") from error
