@@ -221,7 +221,10 @@ def write_config(path: str, text: str, *, mode: int = 0o600, guard: Guard | None
     failure; then the file is unchanged.
     """
     with _directory_of(path) as (tree, name):
-        replace(tree, name, text.encode(), expected=tree.find(name), guard=guard, mode=mode)
+        expected = tree.find(name)
+        done = replace(tree, name, text.encode(), expected=expected, guard=guard, mode=mode, exchange=True)
+        if done.replaced_file:
+            done.replaced_file.close()
 
 
 def remove_config(path: str, text: str) -> None:
@@ -240,7 +243,9 @@ def _directory_of(path: str) -> Iterator[tuple[Tree, str]]:
         os.makedirs(os.path.dirname(real), mode=0o700, exist_ok=True)
         with Tree(os.path.dirname(real)) as tree:
             yield tree, os.path.basename(real)
-    except StoreChangedError:
+    except StoreChangedError as error:
+        if error.replaced_file:
+            error.replaced_file.close()
         require_unchanged(path, unchanged=False)
     except OSError as error:
         kind = DeniedError if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else ConfigError

@@ -20,6 +20,7 @@ from memoryd.config.settings import Config, RootConfig
 from memoryd.config.template import template
 from memoryd.config.toml_text import toml
 from memoryd.core.defaults import Limit, LimitKind
+from memoryd.disk import syscalls
 from memoryd.errors import ConfigError, ConflictError, DeniedError, NotFoundError
 
 STATE = "/nowhere/state"
@@ -341,3 +342,23 @@ def test_the_template_can_be_edited(tmp_path: Path) -> None:
     home.add(path="/n/a")
     home.remove("a")
     assert home.text == template()
+
+
+def test_a_file_that_another_program_replaces_in_the_last_moment_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = tmp_path / "f.json", tmp_path / "other"
+    path.write_text("old")
+    other.write_text("newer")
+    lstat = syscalls.lstat
+
+    def replaced_after(*args: Any) -> Any:
+        found = lstat(*args)
+        if other.exists():
+            other.replace(path)
+        return found
+
+    monkeypatch.setattr("memoryd.disk.atomic.lstat", replaced_after)
+    with pytest.raises(ConflictError, match="changed by another program"):
+        write_config(str(path), "ours")
+    assert (path.read_text(), [each.name for each in tmp_path.iterdir()]) == ("newer", ["f.json"])
