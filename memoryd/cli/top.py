@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from memoryd.cli.screen import MIN_WIDTH, Screen, format_duration, format_time, make_screen
+from memoryd.cli.screen import MIN_WIDTH, Screen, format_duration, format_time, make_screen, wants_fancy
 from memoryd.cli.tables import cut
 from memoryd.cli.views import event_line
 from memoryd.cli.views_status import (
@@ -37,7 +37,7 @@ from memoryd.cli.views_status import (
 )
 from memoryd.control.client import Client
 from memoryd.control.methods.method_types import TOPICS
-from memoryd.errors import MemorydError, NoDaemonError, UsageError
+from memoryd.errors import MemorydError, UsageError
 
 PAUSE_S = 0.2  # between two drawings, however many events arrive
 EVERY_S = 1.0
@@ -108,7 +108,7 @@ def run(path: str) -> None:
 def _watch(feed: Feed) -> bool:
     """Draw until a key ends it. Return True if Ctrl-Z interrupts it."""
     console = Console(markup=False, highlight=False, emoji=False)
-    colour = make_screen(sys.stdout).styled("x", "ok") != "x"
+    colour = wants_fancy(sys.stdout, os.environ)
     live = Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
     with _keys_and_signals() as (keys, signals):
         try:
@@ -179,7 +179,7 @@ def draw(feed: Feed, width: int, height: int, *, colour: bool) -> list[str]:
 
 def _show_roots(screen: Screen, feed: Feed) -> None:
     if feed.error is not None:
-        screen.heading("no daemon" if isinstance(feed.error, NoDaemonError) else "no answer")
+        screen.heading("no answer")
         screen.paragraph(f"{feed.error.message}; trying again")
         return
     status, used = feed.status, feed.status.get("resources", {})
