@@ -40,7 +40,7 @@ def cut(text: str, width: int) -> str:
     text = " ".join(text.split())
     if cell_width(text) <= width:
         return text
-    return (text[: width - 1] if text.isascii() else _chop(text, width - 1)[0]).rstrip() + ELLIPSIS
+    return (text[: width - 1] if text.isascii() else _chop(text[:width], width - 1)[0]).rstrip() + ELLIPSIS
 
 
 def _chop(text: str, width: int) -> list[str]:
