@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
 from memoryd.cli import exits
 from memoryd.cli.calls import Values, call_daemon
@@ -44,7 +45,7 @@ def run(socket: str, root: str | None, file: str) -> int:
     Raises UsageError if the file must not be replaced, and NoDaemonError.
     """
     target = None if file == STDOUT else _target(file)
-    status = call_daemon(socket, "status", {"root": root} if root else {}, waits_s=TABLE["status"].waits_s)
+    status = call_daemon(socket, "status", {} if root is None else {"root": root}, waits_s=TABLE["status"].waits_s)
     if target is not None:
         _require_outside(target, call_daemon(socket, "root.list", {}, waits_s=TABLE["root.list"].waits_s)["roots"])
     errors: list[MemorydError] = []
@@ -56,7 +57,7 @@ def run(socket: str, root: str | None, file: str) -> int:
     else:
         _write(target, page)
         make_screen(sys.stdout).line(f"wrote {target} ({format_size(len(page))})")
-    for error in errors:
+    for error in {error.message: error for error in errors}.values():
         exits.report_error(error, as_json=False)
     return exits.FINDINGS if errors else exits.DONE
 
@@ -90,9 +91,7 @@ def _target(file: str) -> str:
 def _require_outside(path: str, roots: Sequence[Result]) -> None:
     """Raise UsageError if the path is in a root: memoryd is a guest there, and would read the page as a memory. The
     paths of the roots are as answers have them, so those above the file are compared in the same form as well."""
-    above, directory = [os.path.dirname(path)], os.path.dirname(path)
-    while directory != os.path.dirname(directory):
-        above.append(directory := os.path.dirname(directory))
+    above = [*map(str, PurePath(path).parents)]
     identities = {_identity(each) for each in above} - {None}
     texts = {readable(redact(each)) for each in above}
     for root in roots:
@@ -118,5 +117,5 @@ def _write(path: str, page: bytes) -> None:
     except OSError as error:
         message, code = f"{path} cannot be written: {error.strerror}", refusal(error)
         if code is None:
-            raise DeniedError(message, hint="it is unchanged") from error
-        raise DiskError(message, hint=f"it is unchanged; {remedy(error)}", data={"code": code}) from error
+            raise DeniedError(message, hint="nothing was written") from error
+        raise DiskError(message, hint=f"nothing was written; {remedy(error)}", data={"code": code}) from error

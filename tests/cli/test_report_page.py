@@ -274,16 +274,16 @@ def test_a_full_disk_leaves_the_old_page(
     (tmp_path / "page.html").write_text("old")
     monkeypatch.setattr("memoryd.disk.atomic.Temp", full)
     assert made(tmp_path / "page.html") == 74
-    assert "it is unchanged" in capsys.readouterr().err
+    assert "nothing was written" in capsys.readouterr().err
     assert (tmp_path / "page.html").read_text() == "old"
 
 
 def test_a_page_with_a_missing_part_is_written_and_reported(
     tmp_path: Path, answers: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers["check"] = PausedError("root x is paused")
+    answers["check"] = answers["plan"] = PausedError("root x is paused")
     assert made(tmp_path / "page.html") == 1
-    assert "root x is paused" in capsys.readouterr().err
+    assert capsys.readouterr().err == "memoryd: root x is paused\n", "once, however many parts it keeps away"
     assert "! not available: root x is paused" in "".join(Page((tmp_path / "page.html").read_text()).texts)
     answers["plan"] = NoDaemonError("it went away")
     assert made(tmp_path / "other.html") == 69
@@ -315,6 +315,7 @@ def test_a_page_of_damaged_stores(tmp_path: Path) -> None:
         assert {row[1] for row in page.tables["What was found"][1:]} >= {"invalid-json", "invalid-encoding"}
         assert "<script src=//evil>" in page.text
         assert daemon.run("report", "--html", str(damaged / "page.html")).returncode == 2
+        assert "there is no root ''" in daemon.run("report", "", "--html", "-").stderr, "and not every root"
         daemon.rpc("root.pause", name="damaged")
         done = daemon.run("report", "damaged", "--html", "-")
         assert done.returncode == 1
