@@ -333,7 +333,7 @@ def overwrite_losses(store: Store, after: FileRow) -> Iterator[Finding]:
         return
     losses = open_losses(store)
     loss = losses.get(after.path)
-    if loss is not None and (after.records >= loss.records or is_memoryd_version(store, after)):
+    if loss is not None and (after.records >= loss.records or _was_restored(store, after)):
         del losses[after.path]
         _save(store, losses)
         return

@@ -76,7 +76,7 @@ def restore_lost(
 
     contents = contents_after(store, decide())
     difference = compare({path: store.content(path) for path in contents}, contents)
-    done = change(store, Origin("restore", "command"), decide, now=now, dry_run=dry_run)
+    done = change(store, Origin("restore-lost", "command"), decide, now=now, dry_run=dry_run)
     record_change(store, done.receipt, added=[identity for action in done.plan.actions for identity in action.ids])
     return done, RestoredFiles(file, 1, selected.backup, difference)
 

@@ -35,7 +35,8 @@ from memoryd.store.store import Store
 # Another program was faster: plan again with the new state.
 RETRYABLE = (StoreChangedError, LockLostError, ChangingError)
 ATTEMPTS = 25
-KEEPING = ("add", "update", "unarchive", "touch", "permissions", "migrate")  # operations that remove no memory
+# Operations that remove no memory.
+KEEPING = ("add", "update", "unarchive", "restore-lost", "touch", "permissions", "migrate")
 REMOVALS = ("archive", "limits", "prune", "forget", "dedupe")  # operations that remove only the memories they name
 # Steps that remove nothing can be verified in the files: the journal need not be on disk before them.
 ADDITIVE = (Kind.APPEND, Kind.CREATE)

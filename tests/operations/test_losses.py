@@ -20,6 +20,7 @@ from memoryd.operations.memories import Context
 from memoryd.operations.refresh import RefreshResult, refresh
 from memoryd.operations.repair import repair
 from memoryd.operations.restore import restore
+from memoryd.operations.restore_lost import restore_lost
 from memoryd.operations.root_check import accept_all
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, prune
@@ -396,6 +397,18 @@ def test_the_command_in_the_message_restores_the_memories(site: Site) -> None:
     restore(site.store, site.now, file=None, at=backup)
     site.look()
     assert (site.records(), site.losses()) == (30, [])
+
+
+def test_a_loss_stays_reported_while_most_of_it_is_missing(site: Site) -> None:
+    site.write(*range(6))
+    early = str(create_backups(site.store, site.now)[0].id)
+    site.write(*range(30))
+    late = str(create_backups(site.store, site.now)[0].id)
+    site.write(29)
+    for at, records in ((early, 7), (late, 30)):
+        restore_lost(site.store, site.now, file=site.case.path, at=at)
+        site.look()
+        assert (site.records(), bool(site.losses())) == (records, records < 30)
 
 
 def test_the_message_says_what_no_backup_holds(jsonl: Site) -> None:

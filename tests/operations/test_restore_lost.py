@@ -25,6 +25,7 @@ from memoryd.layouts.session_files.parser import read_session
 from memoryd.layouts.user_document.split import parse_sound_document
 from memoryd.operations import memories
 from memoryd.operations.backup import create_backups
+from memoryd.operations.check import check
 from memoryd.operations.file_versions import save_versions
 from memoryd.operations.memories import Context
 from memoryd.operations.refresh import refresh
@@ -248,6 +249,19 @@ def test_after_a_reported_loss_the_backup_has_as_many_as_the_file_had() -> None:
         change, found = restored(site, path)
         assert texts(site, path) == [left, *torn]
         assert [f"also lost, and not in {found.backup}: " in each.why for each in change.plan.notes] == [True]
+
+
+def test_a_loss_stays_reported_while_most_of_it_is_missing() -> None:
+    with made(DOCUMENT) as site:
+        path, early = site.add(0).path, backup(site)
+        for number in range(1, 6):
+            site.add(number)
+        late = backup(site)
+        tear(site, path, [0, 1, 2, 3, 4])
+        for at, records in ((early, 2), (late, 6)):
+            restored(site, path, at)
+            assert len(texts(site, path)) == records
+            assert ("shrunk" in {each.code for each in check(site.store, LATER)}) == (records < 6)
 
 
 def test_a_deleted_file_comes_back_as_it_was(site: Site) -> None:
