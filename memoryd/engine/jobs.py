@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 from msgspec import UNSET, Struct, field
@@ -51,6 +52,7 @@ from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, dedupe, enforce_limits, plan_row, prune
 from memoryd.store import Store
 from memoryd.store.commit import Committed
+from memoryd.store.layout_views import local_zone
 
 # Destructive upkeep waits for a pause of the writers.
 QUIET_JOBS = ("archive", "limits", "prune", "dedupe")
@@ -182,7 +184,7 @@ def _verify(store: Store, job: Job, now: float) -> Result:
 
 def _restore(store: Store, job: Job, now: float) -> Result:
     request = job.request_as(BackupRestoreRequest)
-    operation = restore_lost if request.lost_only else restore
+    operation = partial(restore_lost, zone=local_zone(now)) if request.lost_only else restore
     done, restored = operation(store, now, file=request.file, at=request.at, dry_run=request.dry_run)
     return RestoreResult(
         plan=plan_row(done.plan),

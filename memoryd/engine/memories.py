@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
-from datetime import timedelta, timezone
 from typing import NamedTuple
 
 from msgspec import UNSET, to_builtins
 
 from memoryd.control.methods.memories import AddRequest, AddResult, MemoryRequest, StoredMemory, UpdateRequest
-from memoryd.core.defaults import DAY
 from memoryd.engine.deadlines import NEVER
 from memoryd.engine.health import Health
 from memoryd.engine.interfaces import Clock, Tell
@@ -29,6 +26,7 @@ from memoryd.operations import memories
 from memoryd.operations.access_counts import count_reads
 from memoryd.operations.memories import Context, Outcome
 from memoryd.store import Store
+from memoryd.store.layout_views import local_zone
 
 log = get_logger(__name__)
 
@@ -42,12 +40,8 @@ PLACES = ("topic", "subtopic", "user", "session")
 
 
 def _context(now: float, *, allow_words: bool = False) -> Context:
-    """Return the context of a change. File names with a time use local time, as the agents do."""
-    offset = min(
-        max(time.localtime(now).tm_gmtoff, 1 - DAY), DAY - 1
-    )  # TZ may name a larger one, `timezone` takes none
-    zone = timezone(timedelta(seconds=offset))
-    return Context(int.from_bytes(os.urandom(8)), zone, allow_words=allow_words)
+    """Return the context of a change."""
+    return Context(int.from_bytes(os.urandom(8)), local_zone(now), allow_words=allow_words)
 
 
 def _add(store: Store, job: Job, now: float) -> Outcome:

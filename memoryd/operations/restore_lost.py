@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import UTC, tzinfo
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -22,6 +23,7 @@ from memoryd.core.spans import sha256
 from memoryd.disk.journal import Entry, Step
 from memoryd.errors import BusyError, ConflictError, NotFoundError, UsageError
 from memoryd.index.texts import identity_of
+from memoryd.layouts.protocol import WriteView
 from memoryd.operations.backup import MAX_UNDO_ENTRIES, list_backups, no_backup, require_known
 from memoryd.operations.file_versions import save_versions
 from memoryd.operations.losses import records_to_restore
@@ -47,7 +49,7 @@ class _Missing(NamedTuple):
 
 
 def restore_lost(
-    store: Store, now: float, *, file: str | None, at: str | None = None, dry_run: bool = False
+    store: Store, now: float, *, file: str | None, at: str | None = None, dry_run: bool = False, zone: tzinfo = UTC
 ) -> tuple[Committed, RestoredFiles]:
     """Add the lost memories of a file to it again, byte for byte. Notes in the plan say which were left out, and why.
 
@@ -72,7 +74,7 @@ def restore_lost(
     def decide() -> Plan:
         missing = search.missing(selected)
         notes = [*_notes(file, missing.left_out), *_notes(file, elsewhere)]
-        return Plan(_additions(store, file, selected, missing, now), tuple(notes))
+        return Plan(_additions(store, file, selected, missing, write_view(store, now, zone=zone)), tuple(notes))
 
     contents = contents_after(store, decide())
     difference = compare({path: store.content(path) for path in contents}, contents)
@@ -81,7 +83,9 @@ def restore_lost(
     return done, RestoredFiles(file, 1, selected.backup, difference)
 
 
-def _additions(store: Store, file: str, selected: SelectedBackup, missing: _Missing, now: float) -> tuple[Action, ...]:
+def _additions(
+    store: Store, file: str, selected: SelectedBackup, missing: _Missing, view: WriteView
+) -> tuple[Action, ...]:
     """Return what adds the lost memories: the whole backup if there is no file, and nothing is left out."""
     content, lost = selected.contents[file], missing.lost
     if not lost:
@@ -91,7 +95,7 @@ def _additions(store: Store, file: str, selected: SelectedBackup, missing: _Miss
         return () if created is None else (replace(created, ids=tuple(each.id for each in lost)),)
     texts = [each.span.of(content) for each in lost]
     try:
-        planned = writer_of(store).restore(write_view(store, now), file, texts).plan
+        planned = writer_of(store).restore(view, file, texts).plan
     except ConflictError as error:
         error.hint = "without --lost-only the whole file is restored; the present one is backed up first"
         raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, timedelta, timezone, tzinfo
 
+from memoryd.core.defaults import DAY
 from memoryd.core.records import FileStats, Role
 from memoryd.core.spans import replace_surrogates
 from memoryd.layouts.protocol import LoadedFile, UpkeepView, Writer, WriteView
@@ -91,6 +93,12 @@ class LazyFiles(Mapping[str, LoadedFile]):
         loaded = self._last[1]
         self._last = None
         return loaded
+
+
+def local_zone(seconds: float) -> tzinfo:
+    """Return the time zone of this machine at a time: file names with a time use local time, as the agents do."""
+    offset = time.localtime(seconds).tm_gmtoff
+    return timezone(timedelta(seconds=min(max(offset, 1 - DAY), DAY - 1)))  # TZ may name a larger one
 
 
 def write_view(store: Store, now: float, *, number: int = 0, zone: tzinfo = UTC) -> WriteView:

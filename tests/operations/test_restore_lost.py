@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -311,8 +312,10 @@ def test_a_memory_whose_file_holds_another_one_gets_a_new_file() -> None:
         other = lost.replace(b"number 0", b"number 1").replace(b"mem_", b"mem_9")
         (site.root / path).write_bytes(other)
         refresh(site.store, None, LATER)
-        restored(site, path)
+        restore_lost(site.store, LATER, file=path, zone=timezone(timedelta(hours=9)))
+        refresh(site.store, None, LATER)
         assert sorted(site.contents()[each] for each in sources(site)) == sorted([lost, other])
+        assert datetime.fromtimestamp(LATER + 9 * 3600, UTC).strftime("memory_%Y%m%d%H%M%S_1.json") in sources(site)
         (site.root / path).write_bytes(other[:-9])
         refresh(site.store, None, LATER)
         for each in sources(site):
