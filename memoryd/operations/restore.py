@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from memoryd.core.difference import TextDifference, compare
-from memoryd.core.plan import Action, Kind, Plan
+from memoryd.core.plan import ANY_CONTENT, Action, Kind, Plan
 from memoryd.core.records import Role
 from memoryd.core.retention import Quality
 from memoryd.core.spans import Edit, Span, sha256, splice
@@ -140,7 +140,8 @@ def contents_after(store: Store, plan: Plan) -> dict[str, bytes]:
         if action.kind is Kind.REWRITE:
             contents[action.path] = splice(before, action.edits)
         else:
-            contents[action.path] = before + (b"\n" if before and not before.endswith(b"\n") else b"") + action.data
+            adds_newline = action.base == ANY_CONTENT and before and not before.endswith(b"\n")  # by the commit
+            contents[action.path] = before + (b"\n" if adds_newline else b"") + action.data
     return contents
 
 

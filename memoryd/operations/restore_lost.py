@@ -41,8 +41,10 @@ _MERGING = ("dedupe", "add")  # operations that may merge a memory into another;
 
 
 class _Missing(NamedTuple):
-    """The memories of a backup that the file lacks: the lost ones, and by id why others are left out."""
+    """The memories of a backup that the file lacks: the lost ones, and by id why others are left out. `before` is the
+    content of the file, None if there is none."""
 
+    before: bytes | None
     records: int
     lost: list[Record]
     left_out: dict[str, str]
@@ -95,11 +97,19 @@ def _additions(
         return () if created is None else (replace(created, ids=tuple(each.id for each in lost)),)
     texts = [each.span.of(content) for each in lost]
     try:
-        planned = writer_of(store).restore(view, file, texts).plan
+        planned = writer_of(store).restore(view, file, texts).plan.actions
     except ConflictError as error:
         error.hint = "without --lost-only the whole file is restored; the present one is backed up first"
         raise
-    return tuple(replace(each, why=f"restored from {selected.backup}") for each in planned.actions)
+    return tuple(_exact(replace(each, why=f"restored from {selected.backup}"), missing.before) for each in planned)
+
+
+def _exact(action: Action, before: bytes | None) -> Action:
+    """Return the action based on the content that lacks the memories: it is planned again if an agent wrote since."""
+    if action.kind is Kind.CREATE:
+        return action
+    lead = b"\n" if action.kind is Kind.APPEND and before and not before.endswith(b"\n") else b""
+    return replace(action, base=None if before is None else sha256(before), data=lead + action.data)
 
 
 def _notes(file: str, reasons: dict[str, str]) -> Iterator[Action]:
@@ -159,7 +169,7 @@ class _Search:
             raise BusyError(f"root {store.name}: {file} is being written", hint="try again in a moment")
         here = self._keys([] if source is None else map(self._identity, source.loaded.document.records))
         elsewhere = self._keys(self._elsewhere)
-        found = _Missing(len(records), [], {})
+        found = _Missing(None if source is None else source.loaded.data, len(records), [], {})
         for each in records:
             keys = {each.id, self._key(each)}
             if keys & here:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -34,6 +35,7 @@ from memoryd.operations.restore import RestoredFiles
 from memoryd.operations.restore_lost import restore_lost
 from memoryd.operations.undo import undo
 from memoryd.operations.upkeep import archive, dedupe
+from memoryd.store import commit
 from memoryd.store.commit import Committed
 from tests.examples import examples
 from tests.operations.machine import MEMORY
@@ -275,6 +277,23 @@ def test_a_deleted_file_comes_back_as_it_was(site: Site) -> None:
     assert change.receipt is not None
     undo(site.store, change.receipt, LATER)
     assert not (site.root / path).exists()
+
+
+def test_what_an_agent_brings_back_during_the_command_is_not_added_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = the_file(site)
+    whole, begun = (site.root / path).read_bytes(), commit.commit
+    tear(site, path, [2])
+
+    def interrupted(*args: Any) -> str:
+        monkeypatch.undo()
+        (site.root / path).write_bytes(whole)
+        return begun(*args)
+
+    monkeypatch.setattr(commit, "commit", interrupted)
+    change, _ = restored(site, path)
+    assert (change.receipt, (site.root / path).read_bytes()) == (None, whole)
 
 
 @pytest.mark.parametrize("case", [SESSIONS, DOCUMENT], ids=lambda case: case.layout)
