@@ -7,6 +7,7 @@ from collections.abc import Collection
 from msgspec import UNSET, to_builtins
 
 from memoryd.control.methods.method_types import Result
+from memoryd.control.methods.recovery import BackupRestoreRequest
 from memoryd.control.methods.shared import ChangeResult, PlanRow
 from memoryd.control.methods.status import SyncedRoot, SyncRequest
 from memoryd.control.methods.upkeep import LocksResult, ReindexResult
@@ -171,7 +172,7 @@ class Commands:
             root.recover_once()
             return root.memories.perform(job)
         root.memories.catch_up()
-        if job.name in ("check", "verify"):
+        if job.name in ("check", "verify") or job.request_as(BackupRestoreRequest).lost_only:
             root.scan(verify=job.name == "verify")
             root.health.require(job.name)
         if job.name not in READ_ONLY:

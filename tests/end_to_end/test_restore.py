@@ -70,6 +70,21 @@ def test_a_file_gets_back_what_it_lost(root: Path, daemon: MakeDaemon, monkeypat
     assert sorted((root / FILE).read_text().splitlines()) == sorted("".join(lines).splitlines())
 
 
+def test_what_an_agent_is_moving_to_another_file_is_not_lost(root: Path, daemon: MakeDaemon) -> None:
+    tending = daemon(root).start()
+    lines = [line(memory()) for _ in range(4)]
+    (root / FILE).write_text("".join(lines))
+    tending.rpc("sync")
+    tending.rpc("backup.create")
+    with open(root / "core_memories.jsonl", "w") as other:  # not closed: nothing reads it at once
+        other.write(lines[1])
+        other.flush()
+        (root / FILE).write_text(lines[0] + lines[2] + lines[3])
+        done = tending.rpc("file.restore", file=str(root / FILE), lost_only=True)
+    assert [each["why"] for each in done["plan"]["actions"]] == ["left out: in another file or in the archive"]
+    assert lines[1] not in (root / FILE).read_text()
+
+
 def test_what_is_no_file_of_a_root(root: Path, daemon: MakeDaemon, tmp_path: Path) -> None:
     tending = daemon(root).start()
     for file, kind, said in (
