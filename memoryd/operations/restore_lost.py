@@ -150,7 +150,8 @@ class _Search:
         wanted = records_to_restore(store, file, 0, [each.records for each in found.values()])
         having = [identity for identity, each in found.items() if each.lost]
         enough = [identity for identity in having if found[identity].records >= wanted]
-        chosen = (enough or having or list(found))[0]
+        explained = [identity for identity, each in found.items() if each.left_out]  # the answer says why nothing is
+        chosen = (enough or having or explained or list(found))[0]
         known = {self._key(each) for each in found[chosen].lost}
         others: dict[str, tuple[str, str]] = {}
         for identity in having:

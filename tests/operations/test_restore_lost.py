@@ -207,6 +207,9 @@ def test_what_an_undo_removed_stays_out(site: Site) -> None:
     assert len(read(site, path).records) == 3
     assert torn[0] in texts(site, path)
     assert "changed by undo; `memoryd undo" in notes(change)
+    save_versions(site.store, LATER)
+    again, _ = restored(site, path)
+    assert (again.receipt, "changed by undo" in notes(again)) == (None, True)
 
 
 def test_the_state_before_an_update_does_not_come_back(site: Site) -> None:
