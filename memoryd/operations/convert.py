@@ -170,8 +170,8 @@ def plan_conversion(
     used, UsageError if the layout of the source is not recognised or the new one is read-only."""
     layout = options.layout
     LAYOUTS[layout].require_writer()
-    place = _require_new(target, source, config)
     found = _find_source(os.path.realpath(source), options.source_layout, config)
+    place = _require_new(target, found.root.path, config)
     result = ConvertResult(source=source, source_layout=found.layout.name, target=target, layout=layout)
     losses = _Losses(result)
     items = _read(found, now, progress, losses)

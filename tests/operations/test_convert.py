@@ -409,6 +409,8 @@ def test_one_file_is_converted_alone(tmp_path: Path) -> None:
     assert (done.source_layout, done.read, done.carried) == ("session-files", 1, 1)
     with pytest.raises(UsageError, match="no file of"):
         run(origin / "2026-01-31/14-30-00-b.json", tmp_path / "other", "json-files")
+    with pytest.raises(ConflictError, match="inside the source"):
+        run(origin / "2026-01-30/14-30-00-a.json", origin / "new", "json-files")
 
 
 def test_only_a_new_or_empty_directory_outside_source_and_roots_is_written(tmp_path: Path) -> None:
