@@ -59,6 +59,7 @@ def test_every_answer_has_its_type(daemon: MakeDaemon, root: Path, tmp_path: Pat
         call("backup.list", root=name)
         call("backup.verify", root=name)
         call("backup.restore", root=name, file="learnings.jsonl", dry_run=True)
+        call("file.restore", file=str(root / "learnings.jsonl"), dry_run=True)
         call("lock.clear", root=name)
         for job in set(JOBS) & set(LAYOUTS["jsonl-store"].jobs):
             call("jobs.run", name=job, root=name)

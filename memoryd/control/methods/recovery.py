@@ -156,7 +156,7 @@ BACKUPS: tuple[Method, ...] = (
     Method(
         "file.restore",
         ("restore",),
-        "Restore a file, or only the memories that it has lost, from a backup.",
+        "Restore a file, or only what it has lost, from a backup.",
         "FILE may be in any watched root. The whole file is restored as by `backup restore`. With --lost-only nothing "
         "in the file changes: memories that a backup has and the root has not, neither in a file nor in the archive "
         "or the trash, are added byte for byte. They are taken from the newest backup that has any (after a reported "
