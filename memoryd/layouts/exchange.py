@@ -104,7 +104,7 @@ class Exchange(Struct, frozen=True):
     """The mapping of a layout.
 
     - `export(record, text)`: read a memory, whose bytes are `text`.
-    - `around(data)`: the fields or texts of a file that belong to no memory, by name; those that say nothing are left
+    - `outside(data)`: the fields or texts of a file that belong to no memory, by name; those that say nothing are left
       out.
     - `draft(memory, created)`: the memory to store, with the time it was created.
 
@@ -113,7 +113,7 @@ class Exchange(Struct, frozen=True):
     """
 
     export: Callable[[Record, bytes], Portable] = export_record
-    around: Callable[[bytes], NativeMemory] = lambda _: {}
+    outside: Callable[[bytes], NativeMemory] = lambda _: {}
     draft: Callable[[Portable, float], Draft] = _no_draft
     precision_s: float = 0.001
     newest_first: bool = False

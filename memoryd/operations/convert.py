@@ -333,7 +333,7 @@ def _read_file(store: Store, path: str, now: float, losses: _Losses) -> Iterator
         return
     data, document, exchange = loaded.loaded.data, loaded.loaded.document, store.known_layout.exchange
     _note_damage(document, path, losses)
-    for name in exchange.around(data):
+    for name in exchange.outside(data):
         losses.add("part", f"file:{name}", f"the {name} of a file, which belong to no memory", Example(path))
     for record in document.records:
         memory = exchange.export(record, record.span.of(data))

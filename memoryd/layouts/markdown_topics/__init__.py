@@ -94,7 +94,7 @@ MARKDOWN_TOPICS = Layout(
         restore=archive.restore,
     ),
     fields=fields.FIELD_SPECS,
-    exchange=Exchange(fields.export, fields.around, fields.draft, precision_s=DAY, newest_first=True),
+    exchange=Exchange(fields.export, fields.outside, fields.draft, precision_s=DAY, newest_first=True),
     sentence={"title": "{}"},
     findings={
         "not-newest-first": Code(WARNING, "an entry is newer than the one above it; files are not reordered"),

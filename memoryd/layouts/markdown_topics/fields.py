@@ -353,7 +353,7 @@ def export(record: Record, text: bytes) -> Portable:
     )
 
 
-def around(data: bytes) -> JsonObject:
+def outside(data: bytes) -> JsonObject:
     """Return the introduction above the entries of a file."""
     sections = outline(data).sections
     text = data[: sections[0].start].strip() if sections else b""

@@ -102,7 +102,7 @@ SESSION_FILES = Layout(
         restore=writer.restore,
     ),
     fields=schema.FIELD_SPECS,
-    exchange=Exchange(schema.export, schema.around, schema.draft, precision_s=1),
+    exchange=Exchange(schema.export, schema.outside, schema.draft, precision_s=1),
     types=tuple(sorted(schema.TYPES)),
     sentence={"type": "learning", "title": f"{{:.{schema.MAX_TITLE}}}", "content": "{}"},
     findings={

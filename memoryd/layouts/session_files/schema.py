@@ -299,7 +299,7 @@ def export(record: Record, text: bytes) -> Portable:
     )
 
 
-def around(data: bytes) -> JsonObject:
+def outside(data: bytes) -> JsonObject:
     """Return the fields of a session that neither its memories nor its id stand for."""
     known = ("session_id", "timestamp", "last_updated", "extraction_count", "memories")
     session = first_value(data)

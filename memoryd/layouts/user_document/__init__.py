@@ -89,7 +89,7 @@ USER_DOCUMENT = Layout(
         restore=writer.restore,
     ),
     fields=schema.FIELD_SPECS,
-    exchange=Exchange(schema.export, schema.around, schema.draft, precision_s=1, independent=True),
+    exchange=Exchange(schema.export, schema.outside, schema.draft, precision_s=1, independent=True),
     findings={
         "embedding-size": Code(
             WARNING, "an embedding is missing or differs in length from the others; excluded from vector search"

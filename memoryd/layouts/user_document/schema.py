@@ -212,7 +212,7 @@ def export(record: Record, text: bytes) -> Portable:
     )
 
 
-def around(data: bytes) -> JsonObject:
+def outside(data: bytes) -> JsonObject:
     """Return the fields of a document besides its memories and times."""
     known = ("memories", "updated_at", "last_deduplicated_at")
     document = first_value(data)
