@@ -221,7 +221,7 @@ def test_what_is_read_is_carried_or_listed(
     monkeypatch.setattr(convert, "EXAMPLES", 1000)
     counter = iter(range(1_000_000))
 
-    @settings(max_examples=examples(10), deadline=None, suppress_health_check=list(HealthCheck), derandomize=not DEEP)
+    @settings(max_examples=examples(5), deadline=None, suppress_health_check=list(HealthCheck), derandomize=not DEEP)
     @given(MEMORIES, st.booleans())
     def conserved(memories: list[Memory], allow_words: bool) -> None:
         require_conserved(source, target, memories, quick_path / str(next(counter)), allow_words=allow_words)
