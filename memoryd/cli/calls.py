@@ -102,15 +102,16 @@ def join_parts(get_part: Callable[[int], dict[str, Any]]) -> dict[str, Any]:
         raise ConflictError(f"{first['id']} changed while it was being read", hint="try again")
     text = "".join(part["part"] for part in parts)
     location = {key: first[key] for key in ("root", "id", "path", "line", "layout", "archived")}
-    memory = _json_object(text)
+    memory = json_object(text)
     return (
         {**location, "memory": memory} if memory is not None else {**location, "memory": {"text": text}, "text": text}
     )
 
 
-def _json_object(text: str) -> dict[str, Any] | None:
+def json_object(data: str | bytes) -> dict[str, Any] | None:
+    """Return a JSON object, or None for anything else."""
     try:
-        value = json.loads(text)
+        value = json.loads(data)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

@@ -5,7 +5,6 @@ Every new session waits for it, so it imports little.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import sys
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from memoryd.cli.calls import json_object
 from memoryd.cli.options import example, socket_of
 from memoryd.cli.screen import print_json, printable
 from memoryd.control.client import Client
@@ -71,18 +71,10 @@ def _read_event(stream: int) -> Mapping[str, object]:
         left = max(0.0, deadline - time.monotonic())
         chunk = os.read(stream, MAX_LINE) if select.select([stream], [], [], left)[0] else b""
         data += chunk
-        event = _json_object(data)
+        event = json_object(data)
         if event is not None or not chunk:
             return event or {}
     return {}
-
-
-def _json_object(data: bytes) -> Mapping[str, object] | None:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _session_memories(path: str, directory: str) -> str:
